@@ -1,0 +1,111 @@
+"""attrs validators for the bounds that facts keep. Each failure names the field, the value and the limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, TypeVar
+
+import attrs
+
+from maka_trio.errors import InvalidInput
+from maka_trio.limits import IDENTITY_BYTES
+
+E = TypeVar("E", bound=Enum)
+Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def excerpt(value: object) -> str:
+    """The value as an error shows it: escaped, and short whatever its size."""
+    text = repr(value[:80]) if isinstance(value, (str, bytes)) else repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def utf8_size(value: object, what: str) -> int:
+    """Bytes of a text in UTF-8; InvalidInput for anything that is no text or cannot be encoded."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be a str, not {type(value).__name__}")
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} holds a lone surrogate, which UTF-8 cannot carry") from None
+
+
+def check_identity(value: object, what: str, limit: int = IDENTITY_BYTES) -> None:
+    """An id: 1 to `limit` bytes of UTF-8."""
+    size = utf8_size(value, what)
+    if not 1 <= size <= limit:
+        raise InvalidInput(f"{what}={excerpt(value)} has {size} bytes; an id has 1 to {limit}")
+
+
+def identity(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validator of an id."""
+    check_identity(value, attribute.name)
+
+
+def text(*, limit: int | None = None, blank: bool = True) -> Validator:
+    """Validator of a text of at most `limit` bytes, not blank unless allowed."""
+
+    def validate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        size = utf8_size(value, attribute.name)
+        if limit is not None and size > limit:
+            raise InvalidInput(f"{attribute.name} has {size} bytes; the limit is {limit}")
+        if not blank and not str(value).strip():
+            raise InvalidInput(f"{attribute.name} must not be blank")
+
+    return validate
+
+
+def digest(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validator of `sha256:` and 64 lower-case hexadecimal digits."""
+    if not isinstance(value, str) or _DIGEST.fullmatch(value) is None:
+        raise InvalidInput(f"{attribute.name}={excerpt(value)} is not sha256: and 64 hexadecimal digits")
+
+
+def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validator of a real boolean."""
+    if value is not True and value is not False:
+        raise InvalidInput(f"{attribute.name}={excerpt(value)} is not a bool")
+
+
+def integer(*, minimum: int, maximum: int) -> Validator:
+    """Validator of an integer (a bool is none) within bounds."""
+
+    def validate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if type(value) is not int or not minimum <= value <= maximum:
+            raise InvalidInput(f"{attribute.name}={excerpt(value)} is not an integer from {minimum} to {maximum}")
+
+    return validate
+
+
+def instance(kind: type[Any] | tuple[type[Any], ...]) -> Validator:
+    """Validator of a type, raising our error instead of attrs' TypeError."""
+
+    def validate(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            names = [k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,))]
+            raise InvalidInput(f"{attribute.name} must be {' or '.join(names)}, not {type(value).__name__}")
+
+    return validate
+
+
+def optional(validator: Validator) -> Validator:
+    """Validator that lets None pass."""
+
+    def validate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value is not None:
+            validator(instance, attribute, value)
+
+    return validate
+
+
+def member(kind: type[E], value: object) -> E:
+    """A member of an enum, from itself or from its value, raising our error instead of ValueError alone."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(str(one.value) for one in kind)
+        raise InvalidInput(f"{excerpt(value)} is not one of {known}") from None

@@ -1,0 +1,86 @@
+"""The trio forms that everything above uses."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from maka_trio.scopes import finish_within, owned_nursery
+
+
+async def test_the_error_of_an_owned_block_comes_out_bare() -> None:
+    """Its tasks are cancelled and waited for first."""
+    ended = trio.Event()
+
+    async def task() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    with pytest.raises(ValueError, match="mine"):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(task)
+            await trio.testing.wait_all_tasks_blocked()
+            raise ValueError("mine")
+    assert ended.is_set()
+
+
+async def test_a_cancel_from_outside_does_not_hide_the_failure_of_the_block() -> None:
+    """Both at once: the failure comes out, through the cancelled scope."""
+    with pytest.raises(ValueError, match="mine"), trio.CancelScope() as scope:
+        async with owned_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+            raise ValueError("mine")
+
+
+async def test_a_cancel_alone_passes_through_an_owned_block() -> None:
+    """It is caught by the scope it belongs to."""
+    with trio.CancelScope() as scope:
+        async with owned_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+async def test_leaving_an_owned_block_waits_for_its_tasks() -> None:
+    """Nothing is cancelled by leaving."""
+    done = trio.Event()
+
+    async def task() -> None:
+        await trio.lowlevel.checkpoint()
+        done.set()
+
+    async with owned_nursery() as nursery:
+        nursery.start_soon(task)
+    assert done.is_set()
+
+
+async def test_a_failing_task_shows_as_a_group() -> None:
+    """It should have kept its failure as a value, and the group says so."""
+
+    async def task() -> None:
+        raise KeyError("bug")
+
+    with pytest.RaisesGroup(KeyError):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(task)
+
+
+async def test_cleanup_is_shielded_and_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    """Under a cancel it still runs; past its bound it is given up, and that is said."""
+    ran = []
+
+    async def quick() -> None:
+        await trio.sleep(1)
+        ran.append("quick")
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        assert await finish_within(quick, 2)
+        assert not await finish_within(trio.sleep_forever, 2)
+    assert ran == ["quick"]
