@@ -1,0 +1,413 @@
+"""`EventLog`: the trio face of the log. What is written is decided in `plan`, what is read in `queries`."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from maka_trio import limits
+from maka_trio.errors import InvalidInput, LogClosed, LogInUse, MakaError
+from maka_trio.facts.bounds import check_identity, excerpt
+from maka_trio.facts.event import Artifact, EventSink, EventWrite, RuntimeEvent, StoredEvent
+from maka_trio.facts.json_value import JSON
+from maka_trio.facts.prefix import LogPrefix, chain_text
+from maka_trio.facts.scope import Lineage, Root, Scope, Session
+from maka_trio.log import invocations, prefixes, queries
+from maka_trio.log.backup import backup
+from maka_trio.log.commit import Commit, Position
+from maka_trio.log.follow import Follower, Hub
+from maka_trio.log.invocations import InvocationRecord
+from maka_trio.log.prepared import PreparedWrite, prepare, prepare_all
+from maka_trio.log.queries import Head, SessionContext, SessionSafety, SessionSummary
+from maka_trio.log.reader import Reader
+from maka_trio.log.readers import InlineReaders, Readers, ReaderThreads
+from maka_trio.log.store import Store
+from maka_trio.log.writer import Committer, InlineCommitter, WriterThread
+
+T = TypeVar("T")
+
+MEMORY: Final = ":memory:"
+"""The path of a log without a file."""
+
+_REMEMBERED_HEADS = 1024
+_SEALED_AT_ONCE = 64
+
+
+class EventLog(EventSink):
+    """A durable, ordered log of events. Opened with `async with EventLog.open(path) as log`.
+
+    An append that was submitted is never taken back by a cancel: a cancel that comes before it is submitted prevents
+    it, one that comes later is delivered at the caller's next checkpoint. Reads may be cancelled at any time. After
+    `aclose` every call raises LogClosed.
+    """
+
+    def __init__(self, store: Store, *, inline: bool) -> None:
+        """For `open` and `in_memory`."""
+        self.path = store.path
+        self._store = store
+        self._hub = Hub()
+        self._root = store.root
+        self._heads: OrderedDict[str, Position] = OrderedDict()
+        self._inline = inline
+        self._claimed_at: int | None = None
+        self._closing = False
+        self._closed = trio.Event()
+        self._committer: Committer
+        self._readers: Readers
+        if inline or store.path is None:
+            self._committer, self._readers = InlineCommitter(store, self._publish), InlineReaders(store)
+        else:
+            self._committer, self._readers = WriterThread(store, self._publish), ReaderThreads(store.path)
+
+    # --- opening and closing ------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, inline: bool = False) -> AbstractAsyncContextManager[EventLog]:
+        """Open a log, creating it if it is not there, and close it at the end of the block.
+
+        Args:
+            path: the file. Its folder must exist. `:memory:` with `inline` is a log without a file.
+            inline: call SQLite in the trio thread instead of a thread of its own. The rules are the same and every
+                step is deterministic, which tests with a virtual clock need; the disk then holds up the program.
+
+        Raises:
+            LogInUse: another process, or another log of this one, has it open.
+            LogCorrupt: it is damaged.
+            LogTooNew: a newer version wrote it.
+            LogUnsupported: the file is no log, or cannot have one owner.
+            StoreError: the file system refused.
+        """
+        return _open(cls, path, inline=inline)
+
+    @classmethod
+    def in_memory(cls) -> AbstractAsyncContextManager[EventLog]:
+        """A log without a file, inline."""
+        return cls.open(MEMORY, inline=True)
+
+    async def aclose(self) -> None:
+        """Finish every accepted append, close the file, release the lease. Idempotent; not cancellable."""
+        if self._closing:
+            with trio.CancelScope(shield=True):  # somebody else is closing it, which ends by itself
+                await self._closed.wait()
+            return
+        self._closing = True
+        with trio.CancelScope(shield=True):  # local disk work, which ends by itself
+            try:
+                await self._committer.aclose()
+                self._hub.close()
+                await self._readers.aclose()
+            finally:
+                try:
+                    await _run_sync(self._store.close, inline=self._inline)  # noqa: ASYNC102 - within the shield
+                finally:
+                    self._closed.set()
+
+    @contextmanager
+    def claim(self) -> Generator[None, None, None]:
+        """Be the one engine of this log for a block.
+
+        An engine builds a run's prompt from the session as it read it, so nobody else may run the session meanwhile.
+
+        Raises:
+            LogInUse: another engine has claimed it.
+        """
+        self._check_open()
+        if self._claimed_at is not None:
+            raise LogInUse("another engine uses this log; a log serves one engine at a time")
+        self._claimed_at = self._root.high_water
+        try:
+            yield
+        finally:
+            self._claimed_at = None
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise LogClosed("the log is closed")
+
+    def _publish(self, commit: Commit) -> None:
+        self._root = commit.root
+        for session_id, position in commit.sessions.items():
+            self._heads[session_id] = position
+            self._heads.move_to_end(session_id)
+        while len(self._heads) > _REMEMBERED_HEADS:
+            self._heads.popitem(last=False)
+        self._hub.publish(commit)
+
+    # --- appending ----------------------------------------------------------------------------------------
+
+    async def commit(self, event: RuntimeEvent | EventWrite) -> int:
+        """Append one event durably and return its sequence.
+
+        Committing the same event again returns the sequence it has and writes nothing.
+
+        Raises:
+            CommitRejected: a rule refuses it (`reason` says which); it is not in the log.
+            CommitUnknown: it may or may not be in the log.
+            InvalidInput: it cannot be written.
+            LogFull: there is no space; nothing was written.
+            LogClosed: the log was closed before it was submitted.
+        """
+        self._check_open()
+        (sequence,) = await self._append([prepare(event)])
+        return sequence
+
+    async def commit_batch(self, events: Sequence[RuntimeEvent | EventWrite]) -> list[int]:
+        """Append events in order, all or nothing, and return their sequences. Raises as `commit` does.
+
+        Each is checked against the log plus the ones before it. An effect never lies between two events of a batch.
+        """
+        self._check_open()
+        return await self._append(prepare_all(events))
+
+    async def _append(self, writes: list[PreparedWrite]) -> list[int]:
+        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: nothing was submitted
+        return await self._committer.append(writes)
+
+    async def recover(self) -> int:
+        """Seal the invocations that were left open, and return how many there were.
+
+        For the only user of the log, before any work: an open invocation is taken for one whose process is gone. While
+        an engine has claimed the log, only what was open when it did is sealed. Calls no model and no tool, and
+        invents no settlement: an effect whose outcome is unknown stays so. Running it again returns 0.
+
+        Raises:
+            PrefixTooLarge: more is open than `limits` lets one recovery seal.
+            StoreError: the log cannot be read or written.
+        """
+        sealed = 0
+        self._check_open()
+        up_to = self._root.high_water if self._claimed_at is None else self._claimed_at
+        session_ids = await self._call(lambda store: store.abandoned(up_to))
+        for start in range(0, len(session_ids), _SEALED_AT_ONCE):
+            some = session_ids[start : start + _SEALED_AT_ONCE]
+            commit: Commit = await self._call(lambda store, some=some: store.seal(some))  # type: ignore[misc]
+            sealed += _sealed(commit)
+        return sealed
+
+    async def seal(self, session_id: str) -> bool:
+        """Seal the invocation of a session whose task is gone without having written its end, as `recover` does.
+
+        For who owned that task, and so knows that nobody else writes for the invocation.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            PrefixTooLarge: it left more unresolved than `limits` lets one recovery read.
+            CommitError, StoreError: the log cannot be read or written.
+        """
+        check_identity(session_id, "session_id")
+        return bool(_sealed(await self._call(lambda store: store.seal([session_id]))))
+
+    async def retire(self, session_id: str) -> None:
+        """Let a session take no more runs. One that is open may still end. Retiring it again changes nothing.
+
+        Raises:
+            InvalidInput: the log has nothing of this session.
+            StoreError: the log cannot be written.
+        """
+        check_identity(session_id, "session_id")
+        await self._call(lambda store: store.retire(session_id))
+
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        self._check_open()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await self._committer.call(work)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    async def _ask(self, question: Callable[[Reader], T]) -> T:
+        self._check_open()
+        return await self._readers.ask(question)
+
+    async def prefix(self, max_events: int, max_bytes: int, scope: Scope | None = None) -> LogPrefix:
+        """All events of a scope, the whole log if none is given.
+
+        Args:
+            max_events: the most events.
+            max_bytes: the most bytes of their JSON; raw tool results do not count.
+            scope: the log, a session, or the lineage of a run.
+
+        Raises:
+            PrefixTooLarge: the scope holds more. Nothing is ever cut short.
+            LogCorrupt: an event does not verify; `sequence` names it.
+            InvalidInput: a bound is no count, or there is no such run.
+        """
+        asked = _checked_scope(scope)
+        return await self._ask(lambda reader: prefixes.prefix(reader, asked, max_events, max_bytes))
+
+    async def run_prefix(self, session_id: str, run_id: str, max_events: int, max_bytes: int) -> LogPrefix | None:
+        """The events of one run with its own high water and digest; None if there is no such run.
+
+        Raises as `prefix` does.
+        """
+        check_identity(session_id, "session_id")
+        check_identity(run_id, "run_id")
+        return await self._ask(lambda reader: prefixes.run_prefix(reader, session_id, run_id, max_events, max_bytes))
+
+    async def head(self, scope: Scope | None = None) -> Head:
+        """Where a scope ends, from memory or with one look-up."""
+        asked = _checked_scope(scope)
+        self._check_open()
+        known = self._known_head(asked)
+        if known is None:
+            return await self._ask(lambda reader: queries.head(reader, asked))
+        await trio.lowlevel.checkpoint()
+        return Head(asked, known.high_water, chain_text(known.digest))
+
+    def _known_head(self, scope: Scope) -> Position | None:
+        match scope:
+            case Root():
+                return self._root
+            case Session(id=session_id):
+                return self._heads.get(session_id)
+            case Lineage():
+                return None
+
+    async def read_context(
+        self, session_id: str, *, max_events: int = limits.CONTEXT_EVENTS, max_bytes: int = limits.CONTEXT_BYTES
+    ) -> SessionContext:
+        """The facts of a session without its observations, and the session's head at that moment.
+
+        Raises:
+            PrefixTooLarge: there are more.
+            LogCorrupt: an event cannot be read, or a succeeded settlement has lost its raw result.
+        """
+        check_identity(session_id, "session_id")
+        return await self._ask(lambda reader: queries.read_context(reader, session_id, max_events, max_bytes))
+
+    async def require_safe(
+        self, session_id: str, *, except_invocation: str | None = None, allow_prior_unknown: bool = False
+    ) -> SessionSafety:
+        """Check that a session may be continued.
+
+        Args:
+            session_id: the session.
+            except_invocation: the id of an invocation that is not looked at, because it is the one that asks.
+            allow_prior_unknown: let unsettled effects of invocations that were sealed `outcome_unknown` pass.
+
+        Raises:
+            ReconciliationRequired: an invocation has not ended, or left something unresolved.
+        """
+        check_identity(session_id, "session_id")
+        return await self._ask(
+            lambda reader: queries.require_safe(
+                reader, session_id, except_invocation, allow_prior_unknown=allow_prior_unknown
+            )
+        )
+
+    async def find_invocation(self, invocation_id: str) -> InvocationRecord | None:
+        """What the log knows of the invocation of this id; None if it never opened. Raises LogCorrupt."""
+        check_identity(invocation_id, "invocation_id")
+        return await self._ask(lambda reader: invocations.by_id(reader, invocation_id))
+
+    async def find_request(self, session_id: str, request_fingerprint: str) -> InvocationRecord | None:
+        """The last invocation that a session opened for a request; None if there is none. Raises LogCorrupt."""
+        check_identity(session_id, "session_id")
+        check_identity(request_fingerprint, "request_fingerprint")
+        return await self._ask(lambda reader: invocations.by_request(reader, session_id, request_fingerprint))
+
+    async def sessions(self) -> list[SessionSummary]:
+        """All sessions, in the order in which they began."""
+        return await self._ask(queries.sessions)
+
+    async def resolve_tool_result(self, session_id: str, event_id: str) -> JSON:
+        """The raw result of a succeeded settlement, verified by size and digest.
+
+        Raises:
+            ResultUnavailable: it is missing or damaged, or the event is not of this session or no such settlement.
+        """
+        check_identity(session_id, "session_id")
+        check_identity(event_id, "event_id")
+        return await self._ask(lambda reader: queries.tool_result(reader, session_id, event_id))
+
+    async def read_artifact(self, session_id: str, artifact_id: str) -> Artifact:
+        """An artifact of a session, verified. Raises ResultUnavailable."""
+        check_identity(session_id, "session_id")
+        check_identity(artifact_id, "artifact_id")
+        return await self._ask(lambda reader: queries.artifact(reader, session_id, artifact_id))
+
+    # --- copying ------------------------------------------------------------------------------------------
+
+    async def backup(self, path: str | os.PathLike[str]) -> Head:
+        """Copy the log as it is now into a new file, beside running appends; return where the copy ends.
+
+        The copy is a log of its own. It has its name when it is whole and durable; cancelled or failed, it is gone.
+
+        Raises:
+            StoreError: the file exists, or cannot be written (LogFull: there is no space).
+            LogCorrupt: the log cannot be read.
+        """
+        target = _file_path(path)
+        return await self._ask(lambda reader: backup(reader, target))
+
+    # --- following ----------------------------------------------------------------------------------------
+
+    def follow(self, after: int = 0, session_id: str | None = None) -> Follower:
+        """Durable events as they come, of the whole log or one session, from after a sequence on.
+
+        Ends when the log closes. A slow follower holds up nobody and holds a bounded amount of memory.
+        """
+        self._check_open()
+        if type(after) is not int or after < 0:
+            raise InvalidInput(f"after={excerpt(after)} is not a sequence")
+        if session_id is not None:
+            check_identity(session_id, "session_id")
+        return Follower(self._hub, self._read_after, after, session_id)
+
+    async def _read_after(self, session_id: str | None, after: int) -> tuple[list[StoredEvent], bool]:
+        return await self._ask(
+            lambda reader: queries.events_after(reader, session_id, after, limits.FOLLOW_EVENTS, limits.FOLLOW_BYTES)
+        )
+
+
+@asynccontextmanager
+async def _open(cls: type[EventLog], path: str | os.PathLike[str], *, inline: bool) -> AsyncGenerator[EventLog, None]:
+    file = _file_path(path)
+    if str(file) == MEMORY:
+        if not inline:
+            raise InvalidInput("a log in memory is opened with inline=True")
+        log = cls(Store.in_memory(), inline=True)
+    else:
+        log = cls(await _run_sync(lambda: Store.open(file), inline=inline), inline=inline)
+    try:
+        yield log
+    finally:
+        await log.aclose()
+
+
+def _sealed(commit: Commit) -> int:
+    """How many invocations a commit sealed; raises what kept one from being sealed."""
+    for result in commit.results:
+        if isinstance(result, MakaError):
+            raise result
+    return len(commit.results)
+
+
+async def _run_sync(work: Callable[[], T], *, inline: bool) -> T:
+    """Opening and closing touch the disk, so they leave the trio thread unless everything is to stay in it."""
+    if inline:
+        await trio.lowlevel.checkpoint()
+        return work()
+    return await trio.to_thread.run_sync(work, limiter=trio.CapacityLimiter(1))
+
+
+def _file_path(path: str | os.PathLike[str]) -> Path:
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise InvalidInput(f"path={excerpt(path)} is not the path of a file")
+    return Path(name)
+
+
+def _checked_scope(scope: Scope | None) -> Scope:
+    if scope is None:
+        return Root()
+    if not isinstance(scope, (Root, Session, Lineage)):
+        raise InvalidInput(f"scope must be Root, Session or Lineage, not {type(scope).__name__}")
+    return scope

@@ -1,0 +1,107 @@
+"""One owner per log file: where the file really is, whether it may be owned, and the lock that owns it.
+
+The lock is `flock` on a file beside the log. The kernel frees it when its holder dies, so no age or process id is
+ever consulted, and it is never unlinked: a lock on a file without a name protects nothing. Knows nothing of SQLite.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from maka_trio.errors import LogInUse, LogUnsupported
+from maka_trio.log.mark import Mark
+
+LOCK_SUFFIX = ".writer.lock"
+"""The lock file is the log's own name with this added."""
+
+
+def real_path(path: Path) -> Path:
+    """Where the log is once every symbolic link is followed, so that all its names share one lease.
+
+    Raises:
+        LogUnsupported: a link leads nowhere, or the folder does not exist.
+    """
+    if path.is_symlink() and not path.exists():
+        raise LogUnsupported(f"{str(path)!r} is a symbolic link that leads nowhere")
+    real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise LogUnsupported(f"{str(real.parent)!r} is no folder; create it first")
+    return real
+
+
+def lock_path(path: Path) -> Path:
+    """The lock file of the log at a real path."""
+    return path.with_name(path.name + LOCK_SUFFIX)
+
+
+def check_ownable(path: Path) -> None:
+    """Refuse what cannot have one owner.
+
+    Raises:
+        LogUnsupported: no regular file, or one with several hard links, whose other names lead to other locks.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise LogUnsupported(f"{str(path)!r} is not a regular file")
+    if found.st_nlink > 1:
+        raise LogUnsupported(f"{str(path)!r} has {found.st_nlink} hard links; a log has one name")
+
+
+class Lease:
+    """The right to write one log file, held from construction to `release`.
+
+    Args:
+        path: any name of the log.
+
+    Raises:
+        LogInUse: somebody else, or another log of this process, holds it.
+        LogUnsupported: the file cannot be owned.
+        OSError: the file system refused.
+
+    Attributes:
+        path: the real path of the log.
+        renewed: the lock file was there before, so a log has been at this path before.
+        acknowledged: the sequence up to which an earlier owner acknowledged events; 0 where none did.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = real_path(path)
+        check_ownable(self.path)
+        self._descriptor, self.renewed = _open_lock(lock_path(self.path))
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            check_ownable(self.path)  # once more: what was checked before the lock may have changed
+            self._mark = Mark(self._descriptor)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise LogInUse(f"another owner holds {str(self.path)!r}") from None
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+        self.acknowledged = self._mark.read()
+
+    def acknowledge(self, sequence: int) -> None:
+        """Note that events up to a sequence are durable, before anybody is told so."""
+        self._mark.write(sequence)
+
+    def release(self) -> None:
+        """Give the lease back. The lock file stays."""
+        if self._descriptor >= 0:
+            self._mark.close()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _open_lock(path: Path) -> tuple[int, bool]:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600), False
+    except FileExistsError:
+        return os.open(path, flags), True

@@ -1,0 +1,417 @@
+"""Planning an append: is it legal, what rows does it make, where do the log and its sessions then stand.
+
+The planner remembers where everything stands *with* all that was planned, committed or not; a draft knows how to
+take its part back. It reads the file only for a session it has not met, for an opening, and on the way to a refusal.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from maka_trio.errors import CommitError, CommitRejected, SessionRetired
+from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.codec import decode_fact, encode, encode_invocation, join_event
+from maka_trio.facts.context import StepPurpose
+from maka_trio.facts.event import (
+    Fact,
+    InvocationEnded,
+    InvocationOpened,
+    MessageSteered,
+    ModelObserved,
+    ModelRequested,
+    RuntimeEvent,
+    ToolDispatched,
+    ToolRejected,
+)
+from maka_trio.facts.identity import Invocation
+from maka_trio.facts.opening import MessageOpening, request_fingerprint
+from maka_trio.facts.outcome import Failed, InvocationOutcome
+from maka_trio.facts.prefix import chain_next, chain_start, chain_text
+from maka_trio.facts.scope import Root
+from maka_trio.log.commit import Position, Ticket, Written
+from maka_trio.log.draft import EVENT_ID, Draft
+from maka_trio.log.prepared import PreparedWrite, check_evidence, with_source
+from maka_trio.log.replay import find_event, operation_is_used, same_event, same_evidence
+from maka_trio.log.rows import OBSERVED, Identities, last_sequence, row_at
+from maka_trio.log.schema import MARK_EVERY
+from maka_trio.log.sessions import OpenInvocation, SessionBook, SessionState
+from maka_trio.transitions import InvocationState, Refusal, Residue, check_summary_source, refused
+
+RECENT_IDS: Final = 16_384
+"""Event ids remembered, to recognise the retry of an observation, which no index holds, while it is still legal."""
+
+
+class Planner:
+    """Where the log stands, and what may be appended to it.
+
+    Args:
+        connection: for look-ups; the planner writes nothing.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._identities = Identities()
+        self.sessions = SessionBook(connection, self._identities)
+        self._recent: dict[str, int] = {}
+        self._less_recent: dict[str, int] = {}
+        self._sequence, self._digest = _read_end(connection)
+        self._durable = self._sequence
+        self._next_session = _next_row(connection, "sessions")
+        self._next_invocation = _next_row(connection, "invocations")
+
+    @property
+    def root(self) -> Position:
+        """The end of the whole log."""
+        return Position(self._sequence, self._digest)
+
+    def skip_to(self, sequence: int) -> None:
+        """Leave out the sequences up to this one. Only between drafts."""
+        assert sequence > self._sequence
+        self._sequence = self._durable = sequence - 1
+
+    def draft(self) -> Draft:
+        """An empty draft. Only one is under way at a time."""
+        draft = Draft()
+        self._keep_end(draft)
+        return draft
+
+    def plan(self, draft: Draft, ticket: Ticket, *, careful: bool) -> Written:
+        """Plan one ticket into a draft. A refused one leaves the draft as it was.
+
+        Args:
+            draft: what the next transaction writes.
+            ticket: the append.
+            careful: look every id up in the file, because the file has refused the draft once.
+
+        Raises:
+            CommitRejected: a rule refuses it, or an id stands for something else.
+            InvalidInput: its evidence is not what its facts say.
+        """
+        mark = len(draft.undo)
+        written = Written([], [])
+        # One event by itself is refused before anything of it is kept; only what comes after others needs this.
+        kept: set[str] | None = None
+        if len(ticket) > 1:
+            kept = set()
+            self._keep_end(draft)
+        try:
+            for write in ticket:
+                written.sequences.append(self._plan_write(draft, write, written, kept, careful=careful))
+        except BaseException:
+            draft.take_back(mark)
+            raise
+        return written
+
+    def committed(self, draft: Draft) -> None:
+        """The draft is durable (or empty): forget what nobody will ask for soon."""
+        self._durable = self._sequence
+        self.sessions.settle(draft.touched.values())
+        if len(self._recent) > RECENT_IDS:
+            self._less_recent, self._recent = self._recent, {}
+
+    # --- one event ----------------------------------------------------------------------------------------
+
+    def _plan_write(
+        self, draft: Draft, write: PreparedWrite, written: Written, kept: set[str] | None, *, careful: bool
+    ) -> int:
+        event = write.event
+        if write.payload is not None or write.artifacts:
+            check_evidence(write)
+        session = self.sessions.get(event.invocation.session_id)
+        known = self._seen(event, session)
+        if known is None and careful:
+            known = find_event(self._connection, event)
+        if known is not None:
+            return self._replayed(draft, write, known)
+        try:
+            session, invocation = self._admit(draft, event, session, kept, careful=careful)
+        except CommitError:
+            known = find_event(self._connection, event)
+            if known is None:
+                raise
+            return self._replayed(draft, write, known)
+        if write.source_here:
+            write = with_source(write, session.head, chain_text(session.digest))
+        sequence = self._add_event(draft, write, session, invocation)
+        written.new.append((sequence, write))
+        if not isinstance(event.fact, ModelObserved):
+            self._add_beside(draft, write, session, sequence)
+            if isinstance(event.fact, InvocationEnded):
+                self._seal(draft, session, invocation, sequence)
+        return sequence
+
+    def _seen(self, event: RuntimeEvent, session: SessionState | None) -> int | None:
+        """The sequence of an id that need not be looked up, because it was written a short while ago."""
+        known = self._recent.get(event.id) or self._less_recent.get(event.id)
+        if known is None and session is not None and session.open is not None:
+            known = session.open.observed.get(event.id)
+        return known
+
+    def _replayed(self, draft: Draft, write: PreparedWrite, sequence: int) -> int:
+        """The sequence of an exact retry; anything else under the same id is a conflict."""
+        if sequence > self._durable:
+            planned = draft.writes[sequence - self._durable - 1]
+            same = planned == _with_source_of(planned.event.fact, write)
+        else:
+            row = row_at(self._connection, sequence)
+            if row is not None and write.source_here:
+                write = _with_source_of(decode_fact(row.body), write)
+            same = (
+                row is not None
+                and same_event(row, self._identities.of(self._connection, row.invocation)[0], write)
+                and same_evidence(self._connection, sequence, write)
+            )
+        if not same:
+            raise CommitRejected(f"event id {excerpt(write.event.id)} stands for another event", reason="conflict")
+        return sequence
+
+    def _add_event(self, draft: Draft, write: PreparedWrite, session: SessionState, invocation: OpenInvocation) -> int:
+        event = write.event
+        sequence = self._sequence + 1
+        whole = join_event(event.id, event.recorded_at, invocation.identity, write.body)
+        self._digest = chain_next(self._digest, sequence, whole)
+        session_digest = chain_next(session.digest, sequence, whole)
+        row = (
+            sequence,
+            session.row,
+            invocation.row,
+            session.head,
+            session.head_fact,
+            write.kind,
+            event.id,
+            event.recorded_at,
+            write.operation_id,
+            self._digest,
+            session_digest,
+            write.body,
+        )
+        draft.events.append(row)
+        draft.writes.append(write)
+        self._recent[event.id] = self._sequence = session.head = sequence
+        session.digest = session_digest
+        if write.kind != OBSERVED:
+            session.head_fact = sequence
+        session.events += 1
+        if session.events % MARK_EVERY == 0:
+            draft.add(draft.marks, (session.row, sequence))
+        return sequence
+
+    def _add_beside(self, draft: Draft, write: PreparedWrite, session: SessionState, sequence: int) -> None:
+        """What is stored beside a fact, or points to it."""
+        if write.payload is not None:
+            raw = write.event.fact.outcome.raw  # type: ignore[union-attr]  # only a succeeded settlement has a payload
+            draft.add(draft.payloads, (sequence, raw.digest, write.payload))
+        for artifact in write.artifacts:
+            ref = artifact.ref
+            draft.add(draft.artifacts, (session.row, ref.id, sequence, ref.media_type, ref.digest, artifact.data))
+        for message_id in _message_ids(write.event.fact):
+            draft.add(draft.messages, (session.row, message_id, sequence))
+
+    # --- who it belongs to --------------------------------------------------------------------------------
+
+    def _admit(
+        self, draft: Draft, event: RuntimeEvent, session: SessionState | None, kept: set[str] | None, *, careful: bool
+    ) -> tuple[SessionState, OpenInvocation]:
+        """Fold an event into the state of its invocation, which is what checks it."""
+        fact = event.fact
+        if isinstance(fact, InvocationOpened):
+            session, invocation = self._open(draft, event.invocation, fact, session, kept)
+        else:
+            session, invocation = self._find_open(draft, event.invocation, session)
+            self._touch(draft, session, kept)
+        if event.id in session.messages:
+            raise refused(Refusal.MESSAGE_REUSED, f"event id {excerpt(event.id)} is the id of a message of its session")
+        if type(fact) is ModelObserved:
+            invocation.state.advance(fact, draft.undo)
+            return session, invocation
+        if isinstance(fact, ModelRequested) and fact.purpose is StepPurpose.SUMMARY:
+            check_summary_source(fact, session.session_id, session.head, chain_text(session.digest))
+        invocation.state.advance(fact, draft.undo)
+        if careful and isinstance(fact, (ToolDispatched, ToolRejected)):
+            self._check_operation(fact)
+        for message_id in _message_ids(fact):
+            self._admit_message(draft, session, message_id)
+        return session, invocation
+
+    def _open(
+        self,
+        draft: Draft,
+        identity: Invocation,
+        fact: InvocationOpened,
+        session: SessionState | None,
+        kept: set[str] | None,
+    ) -> tuple[SessionState, OpenInvocation]:
+        self._refuse_known(draft, identity, opening=True)
+        if session is not None and session.retired:
+            raise SessionRetired(f"session {excerpt(identity.session_id)} is retired; it takes no more runs")
+        if session is None:
+            session = self._new_session(draft, identity.session_id)
+        self._touch(draft, session, kept)
+        if session.open is not None:
+            raise refused(
+                Refusal.SESSION_OPEN,
+                f"session {excerpt(identity.session_id)} is held by run "
+                f"{excerpt(session.open.state.invocation.run_id)}, which has not ended",
+            )
+        row = self._next_invocation
+        self._next_invocation += 1
+        draft.opened[identity.invocation_id] = identity
+
+        def back() -> None:
+            session.open = None
+            self._next_invocation = row
+            del draft.opened[identity.invocation_id]
+
+        draft.undo.append(back)
+        session.open = OpenInvocation(row, encode_invocation(identity), InvocationState(identity))
+        draft.add(
+            draft.invocations,
+            (
+                *(row, session.row, identity.turn_id, identity.run_id, identity.invocation_id),
+                *(self._sequence + 1, request_fingerprint(fact.input)),
+            ),
+        )
+        return session, session.open
+
+    def _new_session(self, draft: Draft, session_id: str) -> SessionState:
+        session = SessionState.empty(self._next_session, session_id)
+        self._next_session += 1
+        self.sessions.add(session)
+        draft.add(draft.sessions, (session.row, session_id))
+
+        def back() -> None:
+            self._next_session -= 1
+            self.sessions.drop(session)
+
+        draft.undo.append(back)
+        return session
+
+    def _find_open(
+        self, draft: Draft, identity: Invocation, session: SessionState | None
+    ) -> tuple[SessionState, OpenInvocation]:
+        if session is not None and session.open is not None:
+            known = session.open.state.invocation
+            if known is identity or known == identity:
+                return session, session.open
+        self._refuse_known(draft, identity, opening=False)
+        raise refused(Refusal.NOT_OPEN, f"invocation {excerpt(identity.invocation_id)} has not opened")
+
+    def _refuse_known(self, draft: Draft, identity: Invocation, *, opening: bool) -> None:
+        """Refuse an event whose invocation the log knows otherwise than as this identity and open."""
+        known, ended = self._lookup(draft, identity.invocation_id)
+        if known is None:
+            return
+        name = excerpt(identity.invocation_id)
+        if ended:
+            raise refused(Refusal.SEALED, f"invocation {name} has ended")
+        if known != identity:
+            raise refused(Refusal.IDENTITY, f"invocation {name} opened with other session, turn or run ids")
+        if opening:
+            raise refused(Refusal.ALREADY_OPEN, f"invocation {name} is already open")
+
+    def _lookup(self, draft: Draft, invocation_id: str) -> tuple[Invocation | None, bool]:
+        """The identity under an invocation id, and whether it has ended."""
+        identity, ended = draft.opened.get(invocation_id), False
+        if identity is None:
+            found = self._connection.execute(
+                "SELECT id, ended FROM invocations WHERE invocation_id = ?", (invocation_id,)
+            ).fetchone()
+            if found is None:
+                return None, False
+            identity, ended = self._identities.of(self._connection, found[0])[0], found[1] is not None
+        session = self.sessions.get(identity.session_id)
+        if session is not None:  # what is planned goes before what is in the file
+            ended = session.open is None or session.open.state.invocation != identity
+        return identity, ended
+
+    # --- what the file alone knows ------------------------------------------------------------------------
+
+    def _check_operation(self, fact: ToolDispatched | ToolRejected) -> None:
+        if operation_is_used(self._connection, fact.operation_id):
+            raise refused(
+                Refusal.OPERATION_REUSED, f"operation {excerpt(fact.operation_id)} was used before in this log"
+            )
+
+    def _admit_message(self, draft: Draft, session: SessionState, message_id: str) -> None:
+        """Messages and events of a session share one space of ids."""
+        if message_id in session.messages or self._event_in(session, message_id):
+            raise refused(Refusal.MESSAGE_REUSED, f"message {excerpt(message_id)} is in this session already")
+        session.messages.add(message_id)
+        draft.undo.append(lambda: session.messages.discard(message_id))
+
+    def _event_in(self, session: SessionState, event_id: str) -> bool:
+        found = self._connection.execute(
+            "SELECT 1 FROM events WHERE event_id = ? AND kind <> 'model_observed' AND session = ?",
+            (event_id, session.row),
+        ).fetchone()
+        return found is not None
+
+    # --- taking back --------------------------------------------------------------------------------------
+
+    def _keep_end(self, draft: Draft) -> None:
+        """Let the events from here on be taken back all at once."""
+        sequence, digest, count = self._sequence, self._digest, len(draft.events)
+
+        def back() -> None:
+            for row in draft.events[count:]:
+                self._recent.pop(row[EVENT_ID], None)
+            del draft.events[count:], draft.writes[count:]
+            self._sequence, self._digest = sequence, digest
+
+        draft.undo.append(back)
+
+    def _touch(self, draft: Draft, session: SessionState, kept: set[str] | None) -> None:
+        """Let a session be put back to where it stood before the draft, and before this ticket if it needs that."""
+        first = session.session_id not in draft.touched
+        if not first and (kept is None or session.session_id in kept):
+            return
+        if kept is not None:
+            kept.add(session.session_id)
+        before = (session.head, session.head_fact, session.digest, session.events, session.open)
+        draft.touched[session.session_id] = session
+
+        def back() -> None:
+            session.head, session.head_fact, session.digest, session.events, session.open = before
+            if first:
+                del draft.touched[session.session_id]
+
+        draft.undo.append(back)
+
+    def _seal(self, draft: Draft, session: SessionState, invocation: OpenInvocation, sequence: int) -> None:
+        outcome, residue = invocation.state.outcome, invocation.state.residue()
+        assert outcome is not None
+        encoded = None if residue is None else encode(residue, Residue).decode()
+        draft.add(draft.ends, (sequence, _outcome_name(outcome), encoded, invocation.row))
+        session.open = None
+
+
+def _with_source_of(known: Fact, write: PreparedWrite) -> PreparedWrite:
+    """A request that left its source to the log, with the source of the one that it may be a retry of."""
+    if not (write.source_here and isinstance(known, ModelRequested)):
+        return write
+    return with_source(write, known.source_high_water, known.source_digest)
+
+
+def _outcome_name(outcome: InvocationOutcome) -> str:
+    return f"{outcome.kind}:{outcome.failure_class.value}" if isinstance(outcome, Failed) else outcome.kind
+
+
+def _message_ids(fact: Fact) -> tuple[str, ...]:
+    match fact:
+        case MessageSteered(message_id=message_id):
+            return (message_id,)
+        case InvocationOpened(input=MessageOpening(source_messages=source_messages)):
+            return source_messages
+        case _:
+            return ()
+
+
+def _read_end(connection: sqlite3.Connection) -> tuple[int, bytes]:
+    last = row_at(connection, last_sequence(connection))
+    return (0, chain_start(Root())) if last is None else (last.sequence, last.root_digest)
+
+
+def _next_row(connection: sqlite3.Connection, table: str) -> int:
+    (last,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+    return (last or 0) + 1

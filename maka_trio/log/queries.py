@@ -1,0 +1,240 @@
+"""What can be asked of a log besides its prefixes. Each question is answered from one snapshot."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import attrs
+
+from maka_trio.errors import (
+    InvalidInput,
+    LogCorrupt,
+    ReconciliationRequired,
+    ResultUnavailable,
+)
+from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.codec import decode, digest, parse_json
+from maka_trio.facts.event import Artifact, StoredEvent, ToolSettled
+from maka_trio.facts.json_value import JSON
+from maka_trio.facts.outcome import ArtifactRef, Succeeded
+from maka_trio.facts.prefix import chain_next, chain_start, chain_text
+from maka_trio.facts.scope import Lineage, Root, Scope, Session
+from maka_trio.log.prefixes import check_bounds, lineage, too_large, too_many
+from maka_trio.log.reader import Reader
+from maka_trio.log.rows import (
+    EventRow,
+    context_rows,
+    fact_rows,
+    last_sequence,
+    root_rows,
+    row_at,
+    session_head,
+    session_rows,
+)
+from maka_trio.transitions import Residue
+
+_NO_BOUND = 2**63
+
+
+@attrs.frozen
+class Head:
+    """Where a scope ends: its last sequence (0 when it is empty), and its digest there."""
+
+    scope: Scope
+    high_water: int
+    digest: str
+
+
+@attrs.frozen
+class SessionContext:
+    """The facts of a session, observations apart, and where the session stood when they were read."""
+
+    head: Head
+    events: tuple[StoredEvent, ...]
+
+
+@attrs.frozen
+class SessionSafety:
+    """The session may be continued. `prior_unknown`: with effects of an earlier run whose outcome nobody knows."""
+
+    prior_unknown: bool
+
+
+@attrs.frozen
+class SessionSummary:
+    """One session of a log. `open_run_id` is the run that has not ended, if there is one."""
+
+    session_id: str
+    events: int
+    high_water: int
+    invocations: int
+    open_run_id: str | None
+
+
+# --- sessions ---------------------------------------------------------------------------------------------
+
+
+def head(reader: Reader, scope: Scope) -> Head:
+    """Where a scope ends. One look-up for the log and for a session; a lineage is folded."""
+    with reader.snapshot() as connection:
+        match scope:
+            case Root():
+                return head_at_end(connection, scope)
+            case Session(id=session_id):
+                found = session_head(connection, session_id)
+                return _head_at(connection, scope, found.head if found else 0)
+            case Lineage():
+                whole = lineage(reader, scope, _NO_BOUND, _NO_BOUND)
+                return Head(scope, whole.high_water, whole.digest)
+
+
+def head_at_end(connection: sqlite3.Connection, scope: Root) -> Head:
+    """Where the whole log ends, inside a snapshot."""
+    return _head_at(connection, scope, last_sequence(connection))
+
+
+def _head_at(connection: sqlite3.Connection, scope: Root | Session, sequence: int) -> Head:
+    if sequence == 0:
+        return Head(scope, 0, chain_text(chain_start(scope)))
+    row = row_at(connection, sequence)
+    if row is None:
+        raise LogCorrupt(f"event {sequence}, the last of its scope, is missing", sequence=sequence)
+    return Head(scope, sequence, chain_text(row.root_digest if isinstance(scope, Root) else row.session_digest))
+
+
+def read_context(reader: Reader, session_id: str, max_events: int, max_bytes: int) -> SessionContext:
+    """The facts of a session, observations apart. Raises PrefixTooLarge and LogCorrupt."""
+    check_bounds(max_events, max_bytes)
+    with reader.snapshot() as connection:
+        found = session_head(connection, session_id)
+        if found is None:
+            return SessionContext(_head_at(connection, Session(session_id), 0), ())
+        facts = fact_rows(connection, found.head_fact, 0, max_events + 1)
+        if len(facts) > max_events:
+            raise too_many(max_events)
+        if sum(fact.size for fact in facts) > max_bytes:
+            raise too_large(max_bytes)
+        events = []
+        start = chain_start(Session(session_id))
+        for row, before in context_rows(connection, found.head_fact):
+            reader.check()
+            # Observations are left out, so each fact is held against its neighbour's digest instead of a running one.
+            if chain_next(before or start, row.sequence, reader.bytes_of(row)) != row.session_digest:
+                raise LogCorrupt(f"event {row.sequence} does not verify against its digest", sequence=row.sequence)
+            events.append(reader.with_payload(row))
+        return SessionContext(_head_at(connection, Session(session_id), found.head), tuple(events))
+
+
+def require_safe(
+    reader: Reader, session_id: str, except_invocation: str | None, *, allow_prior_unknown: bool
+) -> SessionSafety:
+    """Check that a session may be continued (semantics 2.7).
+
+    Raises:
+        ReconciliationRequired: an invocation has not ended, or left something that may not be passed over.
+    """
+    with reader.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT invocation_id, ended, residue FROM invocations JOIN sessions ON sessions.id = invocations.session "
+            "WHERE session_id = ?1 AND ended IS NULL UNION ALL "
+            "SELECT invocation_id, ended, residue FROM invocations JOIN sessions ON sessions.id = invocations.session "
+            "WHERE session_id = ?1 AND residue IS NOT NULL",
+            (session_id,),
+        ).fetchall()
+    unsafe = [row for row in rows if row[0] != except_invocation]
+    for invocation_id, ended, residue in unsafe:
+        name = excerpt(invocation_id)
+        if ended is None:
+            raise ReconciliationRequired(f"invocation {name} of this session has not ended")
+        left: Residue = decode(residue, Residue, what="residue")
+        if not (allow_prior_unknown and left.only_unknown_effects):
+            raise ReconciliationRequired(f"invocation {name} of this session left {left}")
+    return SessionSafety(prior_unknown=bool(unsafe))
+
+
+def sessions(reader: Reader) -> list[SessionSummary]:
+    """All sessions of the log, in the order in which they began."""
+    with reader.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT session_id, events, head, (SELECT count(*) FROM invocations WHERE session = sessions.id), "
+            "(SELECT run_id FROM invocations WHERE session = sessions.id AND ended IS NULL) "
+            "FROM sessions JOIN heads ON heads.session = sessions.id ORDER BY sessions.id"
+        ).fetchall()
+    return [SessionSummary(*row) for row in rows]
+
+
+# --- evidence ---------------------------------------------------------------------------------------------
+
+
+def tool_result(reader: Reader, session_id: str, event_id: str) -> JSON:
+    """The raw result beside a succeeded settlement, verified. Raises ResultUnavailable."""
+    name = excerpt(event_id)
+    with reader.snapshot() as connection:
+        found = connection.execute(
+            "SELECT sequence FROM events JOIN sessions ON sessions.id = events.session "
+            "WHERE event_id = ? AND kind <> 'model_observed' AND session_id = ?",
+            (event_id, session_id),
+        ).fetchone()
+        row = row_at(connection, found[0]) if found else None
+        if row is None:
+            raise ResultUnavailable(f"session {excerpt(session_id)} has no event {name}")
+        fact = reader.stored(row).event.fact
+        if not isinstance(fact, ToolSettled) or not isinstance(fact.outcome, Succeeded):
+            raise ResultUnavailable(f"event {name} is no succeeded settlement")
+        payload = connection.execute("SELECT data FROM payloads WHERE sequence = ?", (row.sequence,)).fetchone()
+    raw = fact.outcome.raw
+    if payload is None or len(payload[0]) != raw.bytes or digest(payload[0]) != raw.digest:
+        raise ResultUnavailable(f"the raw result of event {name} is missing or damaged")
+    try:
+        return parse_json(payload[0], what="the raw result")
+    except InvalidInput as error:
+        raise ResultUnavailable(f"the raw result of event {name} cannot be read: {error}") from error
+
+
+def artifact(reader: Reader, session_id: str, artifact_id: str) -> Artifact:
+    """A stored artifact, verified. Raises ResultUnavailable."""
+    name = excerpt(artifact_id)
+    with reader.snapshot() as connection:
+        found = connection.execute(
+            "SELECT media_type, digest, data FROM artifacts JOIN sessions ON sessions.id = artifacts.session "
+            "WHERE session_id = ? AND artifact_id = ?",
+            (session_id, artifact_id),
+        ).fetchone()
+    if found is None:
+        raise ResultUnavailable(f"session {excerpt(session_id)} has no artifact {name}")
+    media_type, named, data = found
+    if digest(data) != named:
+        raise ResultUnavailable(f"artifact {name} is damaged")
+    return Artifact(ArtifactRef(artifact_id, media_type, len(data), named), data)
+
+
+# --- following --------------------------------------------------------------------------------------------
+
+
+def events_after(
+    reader: Reader, session_id: str | None, after: int, max_events: int, max_bytes: int
+) -> tuple[list[StoredEvent], bool]:
+    """The next events of the log or of a session, and whether there may be more behind them.
+
+    As many as the bounds hold, and at least one if there is one.
+    """
+    events: list[StoredEvent] = []
+    left = max_bytes
+    with reader.snapshot() as connection:
+        for row in _rows_after(connection, session_id, after, max_events):
+            reader.check()
+            left -= len(row.body)
+            if events and left < 0:
+                return events, True
+            events.append(reader.stored(row))
+            if len(events) == max_events:
+                return events, True
+    return events, False
+
+
+def _rows_after(connection: sqlite3.Connection, session_id: str | None, after: int, count: int) -> Iterator[EventRow]:
+    if session_id is None:
+        return root_rows(connection, after, count)
+    found = session_head(connection, session_id)
+    return iter(()) if found is None else session_rows(connection, found, after)

@@ -1,0 +1,308 @@
+"""The log's file, written by one thread at a time. No thread of its own, no trio.
+
+`write` takes tickets, each an append that stands or falls as a whole, plans them one after the other, and commits
+all that passed in one transaction. A ticket that is refused is refused alone and leaves no trace. An append costs
+the same in a log of any age.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from maka_trio import limits
+from maka_trio.errors import CommitRejected, CommitUnknown, InvalidInput, LogCorrupt, MakaError, PrefixTooLarge
+from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.event import RuntimeEvent, ToolRejected
+from maka_trio.log import schema
+from maka_trio.log.commit import Commit, Position, Result, Ticket, Written
+from maka_trio.log.draft import Draft
+from maka_trio.log.faults import error_name, is_corrupt, is_full, is_locked, os_error, store_error, translated
+from maka_trio.log.lease import Lease
+from maka_trio.log.losses import check_end, check_presence, named
+from maka_trio.log.plan import Planner
+from maka_trio.log.prepared import PreparedWrite, prepare
+from maka_trio.log.sessions import SessionState
+from maka_trio.recovery import sealing_facts
+from maka_trio.transitions import InvocationState
+
+
+class _Lost(Exception):
+    """A transaction failed while it was being committed, and nobody can say whether it is in the file."""
+
+
+class Store:
+    """One log file (or one in memory), open for writing.
+
+    Args:
+        connection: a read-write connection that nobody else writes with.
+        lease: held until `close`; None for a log in memory.
+
+    Attributes:
+        connection: for reads in the thread that writes.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, lease: Lease | None = None) -> None:
+        self.connection = connection
+        self._lease = lease
+        self._failure: str | None = None
+        with translated("reading the end of the log"):
+            self._planner = Planner(connection)
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """Take the lease of a log and open it, creating it if it is not there.
+
+        Raises:
+            StoreError: see `Lease` and `schema.open_or_create`.
+        """
+        try:
+            lease = Lease(path)
+            try:
+                return cls._open_leased(lease)
+            except BaseException:
+                lease.release()
+                raise
+        except OSError as error:
+            raise os_error(error, f"cannot open {str(path)!r}") from error
+
+    @classmethod
+    def _open_leased(cls, lease: Lease) -> Store:
+        check_presence(lease)
+        try:
+            connection = schema.open_or_create(lease.path, known=lease.renewed)
+            try:
+                store = cls(connection, lease)
+                check_end(lease, store.root.high_water)
+            except BaseException:
+                connection.close()
+                raise
+        except LogCorrupt as error:
+            raise named(error, lease.path) from error
+        return store
+
+    @classmethod
+    def in_memory(cls) -> Store:
+        """An empty log without a file."""
+        return cls(schema.open_in_memory())
+
+    @property
+    def path(self) -> Path | None:
+        """The real path of the file; None in memory."""
+        return self._lease.path if self._lease else None
+
+    @property
+    def root(self) -> Position:
+        """The end of the whole log."""
+        return self._planner.root
+
+    def close(self) -> None:
+        """Close the file, leaving no write-ahead log if nobody else reads it, then give the lease back."""
+        try:
+            self.connection.close()
+        finally:
+            if self._lease is not None:
+                self._lease.release()
+
+    # --- appending ----------------------------------------------------------------------------------------
+
+    def append(self, ticket: Ticket) -> Written:
+        """Write one ticket.
+
+        Raises:
+            CommitError: it was refused, or its outcome is unknown.
+            StoreError: the file is full or damaged.
+            InvalidInput: its evidence is not what its facts say.
+        """
+        (result,) = self.write([ticket]).results
+        if isinstance(result, MakaError):
+            raise result
+        return result
+
+    def write(self, tickets: Sequence[Ticket]) -> Commit:
+        """Write tickets in order, in as few transactions as possible.
+
+        What goes wrong with a ticket is its result, never an exception.
+        """
+        touched: dict[str, SessionState] = {}
+        results = self._write(tickets, touched)
+        positions = {name: Position(session.head, session.digest) for name, session in touched.items()}
+        return Commit(results, self.root, positions)
+
+    def _write(self, tickets: Sequence[Ticket], touched: dict[str, SessionState]) -> list[Result]:
+        """All together; if the file objects to an id, again with every id looked up; else each by itself."""
+        for careful in (False, True):
+            draft = self._planner.draft()
+            results = [self._plan(draft, ticket, careful=careful) for ticket in tickets]
+            error = self._commit(draft, touched)
+            if error is None:
+                return results
+            if not isinstance(error, sqlite3.IntegrityError):
+                break
+        if len(tickets) > 1 and self._failure is None:
+            return [result for ticket in tickets for result in self._write([ticket], touched)]
+        return [self._unwritten(result, error) for result in results]
+
+    def _plan(self, draft: Draft, ticket: Ticket, *, careful: bool) -> Result:
+        if self._failure is not None:
+            return CommitRejected(f"the log takes no more appends: {self._failure}", reason="log_failed")
+        try:
+            return self._planner.plan(draft, ticket, careful=careful)
+        except MakaError as error:
+            return error
+        except sqlite3.Error as error:
+            return store_error(error, "checking an append")
+
+    def _commit(self, draft: Draft, touched: dict[str, SessionState]) -> Exception | None:
+        """Make a draft durable, or take all of it back and say why."""
+        try:
+            if draft.events:
+                self._transact(draft)
+        except (sqlite3.Error, _Lost) as error:
+            draft.take_back()
+            return error
+        except BaseException:
+            draft.take_back()
+            raise
+        self._planner.committed(draft)
+        if self._lease is not None:
+            self._lease.acknowledge(self._planner.root.high_water)
+        touched.update(draft.touched)
+        return None
+
+    def _transact(self, draft: Draft) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            draft.flush(self.connection)
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # A full disk stops the commit before its last frame is written, and a foreign lock before its first, so
+            # it is known not to have happened. After a failed sync the next owner may find all frames whole.
+            if not ((is_full(error) or is_locked(error)) and self._roll_back()):
+                self._roll_back()
+                self._failure = f"a commit failed and may have happened ({error_name(error)}); open the log again"
+                raise _Lost(str(error)) from error
+            raise
+
+    def _roll_back(self) -> bool:
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self._failure = f"a transaction could not be rolled back ({error_name(error)}); open the log again"
+            return False
+        return True
+
+    def _unwritten(self, planned: Result, error: Exception | None) -> Result:
+        """The result of a ticket whose transaction failed; what was refused in planning keeps its own."""
+        if isinstance(planned, MakaError):
+            return planned
+        match error:
+            case _Lost():
+                return CommitUnknown(f"the commit failed and may have happened: {error}")
+            case sqlite3.IntegrityError():
+                return CommitRejected(f"an id of this append is used twice: {error}", reason="conflict")
+            case sqlite3.Error() if is_full(error) or is_corrupt(error):
+                return store_error(error, "writing to the log")
+            case sqlite3.Error():
+                reason = "locked" if is_locked(error) else "log_failed"
+                return CommitRejected(f"writing to the log: {error} ({error_name(error)})", reason=reason)
+            case _:
+                return CommitRejected(f"writing to the log: {error}", reason="log_failed")
+
+    def retire(self, session_id: str) -> None:
+        """Let a session take no more openings.
+
+        Raises:
+            InvalidInput: the log has nothing of it.
+            CommitRejected: the log takes no more writes.
+            StoreError: the file cannot be written.
+        """
+        if self._failure is not None:
+            raise CommitRejected(f"the log takes no more writes: {self._failure}", reason="log_failed")
+        with translated(f"retiring session {excerpt(session_id)}"):
+            session = self._planner.sessions.get(session_id)
+            if session is None:
+                raise InvalidInput(f"the log has nothing of session {excerpt(session_id)}")
+            now = time.time_ns() // 1_000_000
+            self.connection.execute(
+                "UPDATE sessions SET retired = ? WHERE id = ? AND retired IS NULL", (now, session.row)
+            )
+        session.retired = True
+
+    def checkpoint(self) -> None:
+        """Copy what the write-ahead log holds into the file, as far as readers allow. Waits for nobody.
+
+        What fails here fails again, and is told, at the next append.
+        """
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def skip_to(self, sequence: int) -> None:
+        """Let the next event have this sequence, which is higher than the last. For events that bring their own."""
+        self._planner.skip_to(sequence)
+
+    # --- recovery -----------------------------------------------------------------------------------------
+
+    def abandoned(self, up_to: int) -> list[str]:
+        """Sessions with an open invocation whose opening is not after `up_to`.
+
+        Raises:
+            PrefixTooLarge: more than `limits.RECOVERED_INVOCATIONS`.
+        """
+        limit = limits.RECOVERED_INVOCATIONS
+        with translated("listing open invocations"):
+            rows = self.connection.execute(
+                "SELECT sessions.session_id FROM invocations JOIN sessions ON sessions.id = invocations.session "
+                "WHERE ended IS NULL AND opened <= ? LIMIT ?",
+                (up_to, limit + 1),
+            ).fetchall()
+        if len(rows) > limit:
+            raise PrefixTooLarge(f"more than {limit} invocations are open; recovery seals no more than that at once")
+        return [session_id for (session_id,) in rows]
+
+    def seal(self, session_ids: Sequence[str]) -> Commit:
+        """Seal the open invocations of these sessions, each in one batch.
+
+        A rejection that cannot be written, because its operation id stands elsewhere in the log, does not keep the end
+        from being written; its call then stays unanswered.
+
+        Raises:
+            PrefixTooLarge: an invocation left more unresolved than recovery reads.
+            LogCorrupt: its facts cannot be read.
+        """
+        tickets = [ticket for session_id in session_ids if (ticket := self._sealing_ticket(session_id))]
+        commit = self.write(tickets)
+        for number, result in enumerate(commit.results):
+            if isinstance(result, CommitRejected):
+                ticket = [write for write in tickets[number] if not isinstance(write.event.fact, ToolRejected)]
+                again = self.write([ticket])
+                commit.results[number] = again.results[0]
+                commit = Commit(commit.results, again.root, commit.sessions | again.sessions)
+        return commit
+
+    def _sealing_ticket(self, session_id: str) -> list[PreparedWrite]:
+        with translated(f"reading session {excerpt(session_id)}"):
+            session = self._planner.sessions.get(session_id)
+        if session is None or session.open is None:
+            return []
+        state = session.open.state
+        _check_bounds(state)
+        return [prepare(RuntimeEvent.new(state.invocation, fact)) for fact in sealing_facts(state)]
+
+
+def _check_bounds(state: InvocationState) -> None:
+    unresolved = len(state.operations) + len(state.calls) + len(state.steps)
+    size = sum(len(call.input) for call in state.calls.values())
+    if unresolved > limits.RECOVERY_OPERATIONS or size > limits.RECOVERY_BYTES:
+        raise PrefixTooLarge(
+            f"invocation {excerpt(state.invocation.invocation_id)} left {unresolved} calls, operations and steps with "
+            f"{size} bytes of input unresolved; recovery reads {limits.RECOVERY_OPERATIONS} and {limits.RECOVERY_BYTES}"
+        )
