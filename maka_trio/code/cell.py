@@ -1,0 +1,89 @@
+"""`Cell`: one program of a run, from its beginning until somebody has seen its end. Decides nothing about logs."""
+
+from __future__ import annotations
+
+import trio
+
+from maka_trio.code.content import Content
+from maka_trio.code.observation import CellState, observation
+from maka_trio.code.sandbox import CellEnd
+from maka_trio.errors import ToolFailed
+from maka_trio.facts.json_value import JSON
+from maka_trio.tools.journal import Operation
+
+NOT_BEGUN_TEXT = "the program was stopped before it began"
+
+
+class Cell:
+    """A program that runs, or has ended and was not looked at since.
+
+    Args:
+        operation: the cell as the log names it.
+        program: what it runs.
+        output_bytes: what it may write.
+    """
+
+    def __init__(self, operation: Operation, program: str, *, output_bytes: int) -> None:
+        self.operation = operation
+        self.program = program
+        self.cell_id = f"cell-{operation.operation_id[:8]}"
+        self.content = Content(output_bytes)
+        self.scope = trio.CancelScope()
+        self.begun = False
+        self.end: CellEnd | None = None
+        self._fault: Exception | None = None
+        self._ended = trio.Event()
+        self._yielded = trio.Event()
+
+    @property
+    def state(self) -> CellState:
+        """Where it is."""
+        if not self.over:
+            return CellState.RUNNING
+        return CellState.TERMINATED if self.end is None else CellState.COMPLETED
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, durably unless the log failed."""
+        return self._ended.is_set()
+
+    def finish(self, fault: Exception | None) -> None:
+        """It is over, and (without a fault) durably so."""
+        self._fault = fault
+        self._ended.set()
+        self._yielded.set()
+
+    def yield_control(self) -> None:
+        """Whoever waits for news of it is given what there is."""
+        self._yielded.set()
+
+    async def wait_ended(self) -> None:
+        """Wait until it is over."""
+        await self._ended.wait()
+
+    async def wait_news(self) -> None:
+        """Wait until it is over or yields."""
+        await self._yielded.wait()
+        if not self.over:
+            self._yielded = trio.Event()
+
+    def observe(self, *, tokens: int) -> JSON:
+        """What there is to see of it now; what it wrote is shown once.
+
+        Raises:
+            ToolFailed: it never began.
+            CommitError, StoreError, CleanupUnconfirmed: what it ended with, where that is no answer.
+        """
+        if self._fault is not None:
+            raise self._fault
+        state = self.state
+        if state is CellState.TERMINATED and not self.begun:
+            raise ToolFailed(NOT_BEGUN_TEXT)
+        return observation(
+            self.cell_id,
+            state,
+            self.content.take(),
+            tokens=tokens,
+            result=self.end.result if self.end is not None else None,
+            tool_calls=self.end.tool_calls if self.end is not None else 0,
+        )

@@ -1,0 +1,124 @@
+"""Short ways to run a program in a test, and to watch what it does to its host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from maka_trio.code.cell_limits import CellLimits
+from maka_trio.code.outcome import ProgramError, ProgramFault, ProgramValue
+from maka_trio.code.sandbox import CellEnd, CellFunctions, Exit, run_cell
+
+
+async def echo(arguments: Any) -> str:
+    """Return the arguments, as JSON."""
+    import json
+
+    return json.dumps(arguments)
+
+
+async def leave(value: Any = None) -> Any:
+    """End the program."""
+    raise Exit(ProgramValue(value))
+
+
+@attrs.define
+class Output:
+    """What a program printed, at most `limit` characters."""
+
+    limit: int = 1 << 20
+    text: str = ""
+
+    def write(self, text: str) -> bool:
+        self.text += text
+        return len(self.text) <= self.limit
+
+
+async def run(
+    program: str,
+    *,
+    tools: dict[str, Callable[[Any], Awaitable[str]]] | None = None,
+    helpers: dict[str, Callable[..., Awaitable[Any]]] | None = None,
+    output: Output | None = None,
+    **limits: Any,
+) -> CellEnd:
+    """Run a program with `echo` and `leave`, unless told otherwise."""
+    limits.setdefault("execution_seconds", 5.0)
+    out = output if output is not None else Output()
+    return await run_cell(
+        program,
+        CellFunctions(
+            tools if tools is not None else {"echo": echo}, helpers if helpers is not None else {"leave": leave}
+        ),
+        CellLimits(**limits),
+        write=out.write,
+    )
+
+
+def value_of(end: CellEnd) -> Any:
+    """The value of a program that must have ended well."""
+    assert isinstance(end.result, ProgramValue), end.result
+    return end.result.value
+
+
+def fault_of(end: CellEnd) -> ProgramFault | None:
+    """What ended a program, None for one that ended well."""
+    return end.result.fault if isinstance(end.result, ProgramError) else None
+
+
+# --- watching ---------------------------------------------------------------------------------------------
+
+
+def workers() -> list[int]:
+    """The interpreters that are children of this process now."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            try:
+                if (Path("/proc") / pid / "comm").read_text().strip() == "monty":
+                    found.append(int(pid))
+            except OSError:
+                continue
+    return found
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory that a process has had resident, in bytes; 0 once it is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+@attrs.define
+class Watched:
+    """What was seen of the host while a block ran."""
+
+    longest_stall: float = 0.0
+    peak_memory: int = 0
+
+
+@asynccontextmanager
+async def watching(interval: float = 0.005) -> AsyncGenerator[Watched, None]:
+    """Watch how long the loop stalls and how much memory interpreters take."""
+    seen = Watched()
+
+    async def beat() -> None:
+        while True:
+            before = trio.current_time()
+            await trio.sleep(interval)
+            seen.longest_stall = max(seen.longest_stall, trio.current_time() - before - interval)
+            seen.peak_memory = max(seen.peak_memory, *(peak_memory(pid) for pid in workers()), 0)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat)
+        yield seen
+        nursery.cancel_scope.cancel()
