@@ -1,0 +1,166 @@
+"""`RunLedger`: a run's own door to the log. What it commits is folded into the session's history at once.
+
+Everything a run writes goes through here, under a shield: a commit that was handed to the log is waited for,
+whoever is cancelled meanwhile, and history never lags behind what is durable. Programs of the run commit beside its
+steps, so what is folded keeps the order of the log.
+
+Facts between which no effect lies share a transaction: what is recorded `soon` is in history at once and in the log
+together with what comes next. Nothing may leave the process, and nothing may be waited for, on account of such a
+fact alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from maka_trio import limits
+from maka_trio.errors import CommitUnknown
+from maka_trio.facts.event import EventSink, EventWrite, Fact, RuntimeEvent
+from maka_trio.facts.identity import Invocation
+from maka_trio.history import History
+
+Write: TypeAlias = RuntimeEvent | EventWrite
+
+
+@attrs.define(eq=False)
+class _Append:
+    """One append between the log and the history."""
+
+    events: Sequence[Write]
+    known: int = 0
+    """How many of them are in the history already."""
+    sequences: list[int] = attrs.field(factory=list)
+    answered: bool = False
+    fault: Exception | None = None
+    folded: trio.Event = attrs.field(factory=trio.Event)
+
+
+class RunLedger:
+    """An `EventSink` for one invocation.
+
+    Args:
+        sink: the log.
+        invocation: whose facts these are.
+        history: what they are folded into.
+        patient: let facts that are recorded `soon` wait for company. Only where one task at a time writes: history
+            would not keep the order of the log otherwise.
+
+    Attributes:
+        last_sequence: of the last fact that is durable.
+        ahead: the history holds a fact that the log has refused; it must be read again.
+    """
+
+    def __init__(self, sink: EventSink, invocation: Invocation, history: History, *, patient: bool = False) -> None:
+        self._sink = sink
+        self._patient = patient
+        self._held: list[Write] = []
+        self.ahead = False
+        self.invocation = invocation
+        self.history = history
+        self.last_sequence = 0
+        self._uncertain = False
+        self._appends: deque[_Append] = deque()
+
+    async def record(self, *facts: Fact) -> None:
+        """Append facts of this invocation, all or nothing."""
+        await self.commit_batch([RuntimeEvent.new(self.invocation, fact) for fact in facts])
+
+    async def record_soon(self, *facts: Fact) -> None:
+        """Append facts together with what comes next, or now if the ledger is not patient."""
+        await self.commit_soon(*(RuntimeEvent.new(self.invocation, fact) for fact in facts))
+
+    async def commit_soon(self, *events: Write) -> None:
+        """Append events together with what comes next, or now if the ledger is not patient.
+
+        Artifacts do not wait: the next request may have to read them.
+        """
+        waits = self._patient and not any(isinstance(event, EventWrite) and event.artifacts for event in events)
+        if not waits or len(self._held) + len(events) > limits.BATCH_EVENTS // 2:
+            await self.commit_batch(events)
+            return
+        self._held.extend(events)
+        for event in events:
+            self._push(event)
+
+    async def flush(self) -> None:
+        """Append what was to be appended soon."""
+        if self._held:
+            await self.commit_batch(())
+
+    async def commit(self, event: Write) -> int:
+        """Append one event. Shielded: it ends when the log answers."""
+        (sequence,) = await self.commit_batch([event])
+        return sequence
+
+    async def commit_batch(self, events: Sequence[Write]) -> list[int]:
+        """Append all or nothing. Shielded: it ends when the log answers."""
+        if self._held and len(self._held) + len(events) > limits.BATCH_EVENTS:
+            await self.flush()
+        held, self._held = self._held, []
+        try:
+            return (await self._append(_Append([*held, *events], len(held))))[len(held) :]
+        except BaseException:
+            self.ahead |= bool(held)
+            raise
+
+    async def _append(self, append: _Append) -> list[int]:
+        with trio.CancelScope(shield=True):  # the log answers by itself
+            self._appends.append(append)
+            try:
+                append.sequences = await self._certainly(lambda: self._hand_over(append.events))
+            finally:
+                append.answered = True
+                self._fold()
+            if not append.folded.is_set():
+                await append.folded.wait()  # those before it are answered already, and folded first
+        if append.fault is not None:
+            raise append.fault
+        return append.sequences
+
+    async def _hand_over(self, events: Sequence[Write]) -> list[int]:
+        return [await self._sink.commit(events[0])] if len(events) == 1 else await self._sink.commit_batch(events)
+
+    async def _certainly(self, hand_over: Callable[[], Awaitable[list[int]]]) -> list[int]:
+        """Hand events over, and once more where the log cannot say whether it wrote them: an exact retry tells.
+
+        If even that is unknown, nothing more is written: an end over a hole in the history would be a lie, and the
+        next process seals what it finds.
+        """
+        if self._uncertain:
+            raise CommitUnknown(
+                "an earlier append of this run may or may not be in the log; the run waits for recovery"
+            )
+        with suppress(CommitUnknown):
+            return await hand_over()
+        try:
+            return await hand_over()
+        except CommitUnknown:
+            self._uncertain = True
+            raise
+
+    def _fold(self) -> None:
+        """Fold what the log has answered, up to the first append that it has not, in the order of the log."""
+        answered = []
+        while self._appends and self._appends[0].answered:
+            answered.append(self._appends.popleft())
+        for append in sorted(answered, key=lambda append: append.sequences[:1]):
+            if append.sequences:
+                self.last_sequence = append.sequences[-1]
+                self._fold_one(append)
+            append.folded.set()
+
+    def _fold_one(self, append: _Append) -> None:
+        try:
+            for event in append.events[append.known :]:
+                self._push(event)
+        except Exception as fault:  # its own task raises it
+            append.fault = fault
+
+    def _push(self, event: Write) -> None:
+        self.history.push(event.event if isinstance(event, EventWrite) else event)

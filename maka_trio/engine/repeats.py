@@ -1,0 +1,101 @@
+"""The same request a second time: recognised by its invocation id, or by the fingerprint the application gave it.
+
+A repeated request is never run again. What it asks for is held against what the first one asked for: the opening,
+to the last byte, media compared by content. Where a request was sent (provider and model) is no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from maka_trio.errors import CommitRejected
+from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.codec import encode_fact
+from maka_trio.facts.event import EventWrite, Fact, InvocationOpened
+from maka_trio.facts.identity import Invocation
+from maka_trio.facts.message import ContentPart, MediaContent
+from maka_trio.facts.opening import MessageOpening, request_fingerprint
+from maka_trio.facts.outcome import ArtifactRef
+from maka_trio.log.event_log import EventLog
+from maka_trio.log.invocations import InvocationRecord
+
+
+@attrs.frozen
+class Asked:
+    """One request as it can be compared with another: who, by what name, and for what."""
+
+    invocation: Invocation
+    fingerprint: str | None
+    content: bytes
+
+    @classmethod
+    def of(cls, opening: EventWrite) -> Asked:
+        """What is about to be asked for."""
+        refs = tuple(artifact.ref for artifact in opening.artifacts)
+        return cls._of(opening.event.invocation, opening.event.fact, refs)
+
+    @classmethod
+    def before(cls, record: InvocationRecord) -> Asked:
+        """What the log says was asked for."""
+        return cls._of(record.invocation, record.opening, record.artifacts)
+
+    @classmethod
+    def _of(cls, invocation: Invocation, fact: Fact, artifacts: tuple[ArtifactRef, ...]) -> Asked:
+        assert isinstance(fact, InvocationOpened)
+        content = encode_fact(_by_content(fact, {ref.id: ref.digest for ref in artifacts}))
+        return cls(invocation, request_fingerprint(fact.input), content)
+
+    def repeats(self, other: Asked) -> bool:
+        """Whether this is that request again.
+
+        Raises:
+            CommitRejected: it has the name of that request (`reason` is `conflict`) and asks for something else.
+        """
+        if self.invocation.invocation_id == other.invocation.invocation_id:
+            name, same = f"invocation {excerpt(self.invocation.invocation_id)}", self.invocation == other.invocation
+        elif self.fingerprint is not None and self._session_and_name == other._session_and_name:
+            name, same = f"request {excerpt(self.fingerprint)}", True
+        else:
+            return False
+        if not same or self.content != other.content:
+            raise CommitRejected(f"{name} was started before, for something else", reason="conflict")
+        return True
+
+    @property
+    def _session_and_name(self) -> tuple[str, str | None]:
+        return self.invocation.session_id, self.fingerprint
+
+
+async def ended_before(log: EventLog, asked: Asked) -> InvocationRecord | None:
+    """The ended run of the same request, if the log has one.
+
+    An open one is none: nobody drives it, and its session says so.
+
+    Raises:
+        CommitRejected: the request's name stands for something else.
+        StoreError: the log cannot be read.
+    """
+    record = await log.find_invocation(asked.invocation.invocation_id)
+    if record is None and asked.fingerprint is not None:
+        record = await log.find_request(asked.invocation.session_id, asked.fingerprint)
+    if record is None or not asked.repeats(Asked.before(record)):
+        return None
+    return record if record.outcome is not None else None
+
+
+def _by_content(fact: InvocationOpened, digests: Mapping[str, str]) -> InvocationOpened:
+    """The opening with the digest of each medium in place of the id that it was given when it was submitted."""
+    opening = fact.input
+    if not isinstance(opening, MessageOpening) or not digests:
+        return fact
+    parts = tuple(_by_digest(part, digests) for part in opening.content.parts)
+    content = attrs.evolve(opening.content, parts=parts)
+    return attrs.evolve(fact, input=attrs.evolve(opening, content=content))
+
+
+def _by_digest(part: ContentPart, digests: Mapping[str, str]) -> ContentPart:
+    if not isinstance(part, MediaContent) or part.artifact is None:
+        return part
+    return attrs.evolve(part, artifact=digests.get(part.artifact, part.artifact))

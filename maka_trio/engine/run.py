@@ -1,0 +1,247 @@
+"""One run: its opening, its steps, its end.
+
+What may be aborted is awaited in the open; what was committed or dispatched is not taken back. Whatever happens
+between opening and end, the end is written last and under a shield, with every call answered in the same commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from maka_trio import limits
+from maka_trio.code.cells import CodeCells, open_cells
+from maka_trio.code.executor import CodeExecutor
+from maka_trio.engine.attempt import AcceptedStep, PreparedRequest, RetryPolicy, rejected_call, take_step
+from maka_trio.engine.dispatch import dispatch_calls
+from maka_trio.engine.input import RunInput
+from maka_trio.engine.ledger import RunLedger
+from maka_trio.engine.media import with_media
+from maka_trio.engine.outcome import error_of, outcome_of
+from maka_trio.engine.repeats import Asked, ended_before
+from maka_trio.engine.steering import Steering
+from maka_trio.errors import CommitUnknown, ModelIncomplete, StepLimit
+from maka_trio.facts.event import EventWrite, Fact, InvocationEnded, ModelInterrupted
+from maka_trio.facts.opening import ToolMode
+from maka_trio.facts.outcome import InterruptionStatus, ToolRejection
+from maka_trio.history import History
+from maka_trio.log.event_log import EventLog
+from maka_trio.log.invocations import InvocationRecord
+from maka_trio.models.executor import ModelExecutor
+from maka_trio.protocol.pauses import is_paused
+from maka_trio.request import ModelRequest, PromptMemo
+from maka_trio.tools.catalog import ToolCatalog
+from maka_trio.tools.journal import ToolJournal
+
+
+@attrs.frozen
+class Means:
+    """What every run of an engine works with."""
+
+    log: EventLog
+    models: ModelExecutor
+    retry: RetryPolicy
+    code: CodeExecutor | None = None
+    unsealed: dict[str, str] = attrs.field(factory=dict)
+    """By session, the invocation that may be open in the log: it runs, or its end could not be written."""
+
+
+class Run:
+    """One run of a session.
+
+    Args:
+        means: the engine's log and models.
+        run_input: what was asked for, already validated.
+        opening: its first fact.
+    """
+
+    def __init__(self, means: Means, run_input: RunInput, opening: EventWrite) -> None:
+        self._means = means
+        self._input = run_input
+        self._opening = opening
+        self._history = History()
+        alone = run_input.configuration.tool_mode is ToolMode.DIRECT and run_input.configuration.tool_concurrency == 1
+        self._ledger = RunLedger(means.log, run_input.invocation, self._history, patient=alone)
+        self._journal = ToolJournal(self._ledger, run_input.invocation)
+        self.asked = Asked.of(opening)
+        self.steering = Steering()
+        self._route = run_input.provider.route_identity()
+        self._memo = PromptMemo()
+
+    @property
+    def operations_in_flight(self) -> tuple[str, ...]:
+        """Effects dispatched and not settled."""
+        return self._history.operations_in_flight
+
+    @property
+    def tools_in_flight(self) -> tuple[str, ...]:
+        """Their tools, in the same order."""
+        return self._history.tools_in_flight
+
+    async def execute(self, admitted: Callable[[int], None], recalled: Callable[[InvocationRecord], None]) -> None:
+        """Do the whole run, unless it was done before.
+
+        Args:
+            admitted: called with the sequence of the opening once it is durable.
+            recalled: called instead where the log has the end of this request; what it ended with is raised.
+
+        Raises:
+            RunError, CommitError, StoreError: before admission, with nothing written; or after it, with the end
+                durable (unless the log itself failed).
+            ModelError, ToolError: after the end is durable.
+        """
+        before = await ended_before(self._means.log, self.asked)
+        if before is not None:
+            recalled(before)
+            if before.outcome is not None and (error := error_of(before.outcome)) is not None:
+                raise error
+            return
+        await self._admit()
+        admitted(self._ledger.last_sequence)
+        failure: BaseException | None = None
+        try:
+            await self._answer()
+        except BaseException as caught:
+            failure = caught
+            raise
+        finally:
+            self.steering.close()
+            with trio.CancelScope(shield=True):  # a local commit, which ends by itself
+                await self._seal(failure)
+            self._means.unsealed.pop(self._input.invocation.session_id)
+
+    # --- opening ------------------------------------------------------------------------------------------
+
+    async def _admit(self) -> None:
+        log, session_id = self._means.log, self._input.invocation.session_id
+        await self._finish_earlier()
+        await log.require_safe(session_id, allow_prior_unknown=self._input.work.allow_prior_unknown)
+        context = await log.read_context(session_id)
+        for stored in context.events:
+            self._history.push(stored.event)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await self._open()
+
+    async def _open(self) -> None:
+        invocation, unsealed = self._input.invocation, self._means.unsealed
+        unsealed[invocation.session_id] = invocation.invocation_id
+        try:
+            await self._ledger.commit(self._opening)
+        except CommitUnknown:
+            raise
+        except BaseException:
+            del unsealed[invocation.session_id]
+            raise
+
+    async def _finish_earlier(self) -> None:
+        """Write the end of the run before this one, if that run could not: the disk was full, or a commit failed."""
+        log, session_id = self._means.log, self._input.invocation.session_id
+        earlier = self._means.unsealed.get(session_id)
+        if earlier is None:
+            return
+        record = await log.find_invocation(earlier)
+        if record is not None and record.outcome is None:
+            await log.seal(session_id)
+        del self._means.unsealed[session_id]
+
+    # --- steps --------------------------------------------------------------------------------------------
+
+    async def _answer(self) -> None:
+        if self._input.configuration.tool_mode is ToolMode.DIRECT:
+            await self._take_steps(self._input.work.tools)
+            return
+        assert self._means.code is not None  # looked at before the opening
+        invocation, tools = self._input.invocation, self._input.work.tools
+        async with open_cells(self._means.code, self._journal, self._ledger, invocation, tools) as cells:
+            await self._take_steps(cells.catalog, cells)
+
+    async def _take_steps(self, tools: ToolCatalog, cells: CodeCells | None = None) -> None:
+        steps = pauses = 0
+        while True:
+            await self._take_steering()
+            if self._input.work.max_steps == steps:
+                raise StepLimit(f"the run made {steps} steps and the model wants more; max_steps is {steps}")
+            accepted = await self._take_step(tools)
+            steps += 1
+            await trio.lowlevel.checkpoint()  # a cancel that came with the answer ends the run before its tools
+            if accepted.output.local_calls():
+                if await self._dispatch(accepted, tools):
+                    return
+            elif is_paused(accepted.output):
+                pauses += 1
+                if pauses > limits.PAUSED_TURNS:
+                    raise ModelIncomplete(f"the provider paused the turn more than {limits.PAUSED_TURNS} times")
+            elif not self._history.notified:  # else a program told the model something that it has not seen
+                if not self.steering:
+                    return
+                if cells is not None:
+                    await cells.stop()  # the model is done with them, and a message joins when nothing is in flight
+
+    async def _take_steering(self) -> None:
+        """Add what the user said meanwhile, where nothing of the run is in flight; programs may be."""
+        if self._history.operations_in_flight:
+            return
+        taken = self.steering.take()
+        if not taken:
+            return
+        durable = False
+        try:
+            await self._ledger.commit_batch([message.write(self._input.invocation) for message in taken])
+            durable = True
+        finally:
+            self.steering.settle(taken, durable=durable)
+
+    async def _take_step(self, tools: ToolCatalog) -> AcceptedStep:
+        return await take_step(self._ledger, self._means.models, await self._prepare(tools), self._means.retry)
+
+    async def _prepare(self, tools: ToolCatalog) -> PreparedRequest:
+        """Capture the request once; every attempt of the step sends the same."""
+        run_input = self._input
+        route, model = self._route, run_input.provider.model
+        prompt = self._history.prompt(route_identity=route, model_id=model)
+        request = ModelRequest(
+            provider=run_input.provider,
+            prompt=await with_media(
+                self._means.log, run_input.invocation.session_id, prompt, vision=run_input.supports_vision
+            ),
+            tools=tools.definitions(),
+            provider_options=run_input.provider_options,
+            max_output_tokens=run_input.max_output_tokens,
+            memo=self._memo,
+        )
+        return PreparedRequest(request, self._history.input_digest(route_identity=route, model_id=model), route)
+
+    async def _dispatch(self, accepted: AcceptedStep, tools: ToolCatalog) -> bool:
+        return await dispatch_calls(
+            self._journal,
+            self._ledger,
+            accepted.step_id,
+            accepted.output.local_calls(),
+            tools,
+            concurrency=self._input.configuration.tool_concurrency,
+        )
+
+    # --- end ----------------------------------------------------------------------------------------------
+
+    async def _seal(self, error: BaseException | None) -> None:
+        """Write the end. No local call is left open before it, and it says so where an effect is."""
+        if self._ledger.ahead:
+            self._history = self._ledger.history = await self._read_history()
+        unsettled = bool(self._history.operations_in_flight)
+        facts: list[Fact] = [
+            ModelInterrupted(step_id, InterruptionStatus.FAILED) for step_id in self._history.open_steps()
+        ]
+        facts.extend(
+            rejected_call(step_id, call, ToolRejection.cancelled()) for step_id, call in self._history.open_calls()
+        )
+        facts.append(InvocationEnded(outcome_of(error, unsettled=unsettled)))
+        await self._ledger.record(*facts)
+
+    async def _read_history(self) -> History:
+        """What the log holds, where it has refused something that the run took for written."""
+        history = History()
+        for stored in (await self._means.log.read_context(self._input.invocation.session_id)).events:
+            history.push(stored.event)
+        return history

@@ -1,0 +1,112 @@
+"""User messages that join a running turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from maka_trio import facts
+from maka_trio.errors import InvalidInput, RunCancelled, RunError
+from maka_trio.testing import Gate
+from tests.engine.scene import registration, scene
+
+
+async def test_a_message_joins_at_the_next_step_boundary(tmp_path: Path) -> None:
+    """Never between a call and its result; the model reads it in an envelope after the results."""
+    async with scene(tmp_path) as it:
+        gate = Gate()
+
+        async def slow(value: Any, call: Any) -> str:
+            await gate.pass_through()
+            return "done"
+
+        it.provider.call_tools(("slow", {}, "c1"), ("slow", {}, "c2"))
+        it.provider.say("as you wish")
+        running = await it.engine.start(it.input(tools=[registration("slow", slow)]))
+        await gate.reached()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(running.steer, "be quick")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert "message_steered" not in await it.story()
+            gate.open()
+        await running.wait()
+        assert "tool_settled tool_dispatched tool_settled message_steered model_requested" in await it.story()
+        roles = [message["role"] for message in it.provider.requests[1].body["messages"]]
+        assert roles == ["user", "assistant", "tool", "tool", "user"]
+        assert "<user_query>\nbe quick\n</user_query>" in it.provider.requests[1].body["messages"][-1]["content"]
+
+
+async def test_a_message_during_the_last_answer_makes_another_step(tmp_path: Path) -> None:
+    """What the user said is answered, not dropped."""
+    async with scene(tmp_path) as it:
+        gate = Gate()
+        it.provider.say("so ", gate, "far")
+        it.provider.say("I see")
+        running = await it.engine.start(it.input())
+        await gate.reached()
+        ids: list[str] = []
+
+        async def steer() -> None:
+            ids.append(await running.steer("one more thing"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(steer)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            gate.open()
+        await running.wait()
+        steered = next(fact for fact in await it.facts() if isinstance(fact, facts.MessageSteered))
+        assert ids == [steered.message_id]
+        assert len(it.provider.requests) == 2
+
+
+async def test_a_message_to_a_run_that_is_over_is_refused(tmp_path: Path) -> None:
+    """Nothing is written, and whoever sent it knows."""
+    async with scene(tmp_path) as it:
+        it.provider.say("done")
+        running = await it.engine.start(it.input())
+        await running.wait()
+        with pytest.raises(RunError, match="over"):
+            await running.steer("too late")
+        with pytest.raises(InvalidInput, match="blank"):
+            await running.steer("  ")
+
+
+async def test_a_message_that_a_cancelled_run_never_took_comes_back(tmp_path: Path) -> None:
+    """The submitter is woken with an error when the run ends without it."""
+    async with scene(tmp_path) as it:
+        it.provider.silence()
+        running = await it.engine.start(it.input())
+        await it.provider.wait_for_request()
+        refused: list[RunError] = []
+
+        async def steer() -> None:
+            try:
+                await running.steer("hello?")
+            except RunError as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(steer)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            running.cancel()
+        assert len(refused) == 1
+        with pytest.raises(RunCancelled):
+            await running.wait()
+        assert "message_steered" not in await it.story()
+
+
+async def test_a_withdrawn_message_never_reaches_the_model(tmp_path: Path) -> None:
+    """Cancelling `steer` before the boundary takes the message back."""
+    async with scene(tmp_path) as it:
+        gate = Gate()
+        it.provider.say(gate, "done")
+        running = await it.engine.start(it.input())
+        await gate.reached()
+        with trio.move_on_after(0.01):
+            await running.steer("never mind")
+        gate.open()
+        await running.wait()
+        assert len(it.provider.requests) == 1
