@@ -1,0 +1,1 @@
+"""The `maka-trio` command; a file a subcommand."""
