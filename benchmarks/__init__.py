@@ -1,0 +1,1 @@
+"""How fast, against what: each file asks one question, `python -m benchmarks` asks them all, as ratios in one run."""
