@@ -19,7 +19,7 @@ from maka_trio.dialect import Dialect
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.facts.codec import canonical, digest, encode, unstructure
-from maka_trio.facts.json_value import JsonObject, check_json
+from maka_trio.facts.json_value import JsonObject, copied_object
 from maka_trio.facts.message import Message, PromptMessage
 from maka_trio.facts.opening import RequestSurface, ToolDefinition
 
@@ -109,13 +109,7 @@ def _auth_kind(value: ProviderAuth) -> str:
 
 
 def _overlay(value: JsonObject | None) -> JsonObject | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise InvalidInput(f"body_overlay must be a dict, not {type(value).__name__}")
-    checked = check_json(value, what="body_overlay")
-    assert isinstance(checked, dict)
-    return checked
+    return None if value is None else copied_object(value, what="body_overlay")
 
 
 @attrs.frozen
@@ -193,14 +187,6 @@ def _tools(value: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
     return tools
 
 
-def _options(value: JsonObject) -> JsonObject:
-    if not isinstance(value, dict):
-        raise InvalidInput(f"provider_options must be a dict, not {type(value).__name__}")
-    checked = check_json(value, what="provider_options")
-    assert isinstance(checked, dict)
-    return checked
-
-
 class PromptMemo:
     """What an adapter has encoded of a prompt, so that a prompt that grows has each message encoded once.
 
@@ -226,6 +212,11 @@ class PromptMemo:
         self._kept = (settings, prompt, encoded)
 
 
+def checked_options(value: JsonObject) -> JsonObject:
+    """Provider options, checked and copied. Raises InvalidInput."""
+    return copied_object(value, what="provider_options")
+
+
 @attrs.frozen
 class ModelRequest:
     """One request to a model, in no provider's format.
@@ -237,7 +228,7 @@ class ModelRequest:
     provider: ProviderConfig = attrs.field(validator=bounds.instance(ProviderConfig))
     prompt: tuple[PromptMessage, ...] = attrs.field(converter=_prompt)
     tools: tuple[ToolDefinition, ...] = attrs.field(default=(), converter=_tools)
-    provider_options: JsonObject = attrs.field(factory=dict, converter=_options)
+    provider_options: JsonObject = attrs.field(factory=dict, converter=checked_options)
     max_output_tokens: int | None = attrs.field(
         default=None, validator=bounds.optional(bounds.integer(minimum=1, maximum=limits.MAX_OUTPUT_TOKENS))
     )

@@ -16,7 +16,7 @@ from maka_trio.facts import bounds
 from maka_trio.facts.codec import digest, encode
 from maka_trio.facts.event import Artifact, EventWrite, InvocationOpened, RuntimeEvent
 from maka_trio.facts.identity import Invocation, new_id
-from maka_trio.facts.json_value import JsonObject, check_json
+from maka_trio.facts.json_value import JsonObject
 from maka_trio.facts.message import ContentPart, MediaContent, TextContent, UserMessage
 from maka_trio.facts.opening import (
     InvocationConfiguration,
@@ -28,7 +28,7 @@ from maka_trio.facts.opening import (
     ToolMode,
 )
 from maka_trio.facts.outcome import ArtifactRef
-from maka_trio.request import ProviderConfig
+from maka_trio.request import ProviderConfig, checked_options
 from maka_trio.tools.catalog import ToolCatalog
 
 
@@ -51,13 +51,6 @@ class MessageWork:
     allow_prior_unknown: bool = attrs.field(default=False, validator=bounds.flag)
 
 
-def _options(value: JsonObject) -> JsonObject:
-    checked = check_json(value, what="provider_options")
-    if not isinstance(checked, dict):
-        raise InvalidInput(f"provider_options must be a dict, not {type(value).__name__}")
-    return checked
-
-
 @attrs.frozen
 class RunInput:
     """One run: who, by which model, and what to do.
@@ -78,7 +71,7 @@ class RunInput:
     provider: ProviderConfig = attrs.field(validator=bounds.instance(ProviderConfig))
     work: MessageWork = attrs.field(validator=bounds.instance(MessageWork))
     provider_id: str = attrs.field(default="", validator=bounds.text(limit=limits.IDENTITY_BYTES))
-    provider_options: JsonObject = attrs.field(factory=dict, converter=_options)
+    provider_options: JsonObject = attrs.field(factory=dict, converter=checked_options)
     max_output_tokens: int | None = attrs.field(
         default=None, validator=bounds.optional(bounds.integer(minimum=1, maximum=limits.RUN_OUTPUT_TOKENS))
     )

@@ -94,6 +94,15 @@ class _Copier:
         return str.__str__(value)
 
 
+def copied_object(value: object, *, what: str) -> JsonObject:
+    """A JSON object as `check_json` returns it. Raises InvalidInput for anything that is no dict, or no JSON."""
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{what} must be a dict, not {type(value).__name__}")
+    checked = check_json(value, what=what)
+    assert isinstance(checked, dict)
+    return checked
+
+
 def valid_json(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validator of a field that holds any JSON. How deep a fact may nest is the log's to say of the whole."""
     check_json(value, what=attribute.name, depth=FACT_DEPTH)
