@@ -127,7 +127,7 @@ async def test_a_models_turn_may_follow_and_is_told_nothing_of_it(tmp_path: Path
 # --- the command ------------------------------------------------------------------------------------------
 
 TOOLS = """
-from maka_trio.facts.event import ToolDefinition
+from maka_trio.facts.opening import ToolDefinition
 from maka_trio.tools import ToolCatalog, ToolRegistration
 
 async def add(given, call):
