@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from maka_trio.facts import ModelObserved, PartDelta, RuntimeEvent
 
 OLD, YOUNG = 1_000_000, 10_000
 APPENDS = 500
+OPENINGS = 15
 OURS = Contender("maka_trio", "benchmarks.old_log")
 
 QUESTIONS = (
@@ -39,14 +41,12 @@ async def main() -> None:
         for path, events in ((old, OLD), (young, YOUNG), (empty, 0)):
             async with EventLog.open(path, inline=True) as log:
                 await write_story(log, events)
-        openings: dict[Path, list[float]] = {old: [], young: []}
-        for number in range(7):
-            for path, times in openings.items():
-                times.append(await opening(path, number))
+        os.sync()  # else the first openings wait until the disk has what was just written
+        openings = await open_in_turns(old, young)
         async with EventLog.open(old) as aged, EventLog.open(empty) as fresh:
             appends = await append_in_turns(aged, fresh)
     old_ms, new_ms = (median(times) * 1e3 for times in appends)
-    old_open, young_open = (median(times) * 1e3 for times in openings.values())
+    (old_open, old_cpu), (young_open, young_cpu) = openings
     report(
         append_old_ms=old_ms,
         append_new_ms=new_ms,
@@ -54,17 +54,27 @@ async def main() -> None:
         open_old_ms=old_open,
         open_young_ms=young_open,
         open_ratio=old_open / young_open,
+        open_cpu_ratio=old_cpu / young_cpu,
     )
 
 
-async def opening(path: Path, number: int) -> float:
-    """Leave a run open, then take the time of opening the log and sealing it."""
+async def open_in_turns(*paths: Path) -> list[tuple[float, float]]:
+    """Open each log in turn; milliseconds and CPU milliseconds of an opening, as medians."""
+    taken: list[list[tuple[float, float]]] = [[] for _ in paths]
+    for number in range(OPENINGS):
+        for path, times in zip(paths, taken, strict=True):
+            times.append(await opening(path, number))
+    return [(median([wall for wall, _ in times]) * 1e3, median([cpu for _, cpu in times]) * 1e3) for times in taken]
+
+
+async def opening(path: Path, number: int) -> tuple[float, float]:
+    """Leave a run open, then take the time of opening the log and sealing it, by the clock and of the CPU."""
     async with EventLog.open(path, inline=True) as log:
         await Story(log, f"crashed {number}").run(ended=False)
-    begun = time.perf_counter()
+    begun, busy = time.perf_counter(), time.process_time()
     async with EventLog.open(path) as log:
         assert await log.recover() == 1
-        return time.perf_counter() - begun
+        return time.perf_counter() - begun, time.process_time() - busy
 
 
 async def append_in_turns(*logs: EventLog) -> list[list[float]]:

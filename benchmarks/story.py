@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from maka_trio import EventLog, Invocation
 from maka_trio.facts import (
     Completed,
@@ -39,6 +37,7 @@ from maka_trio.facts import (
     provider_operation_id,
 )
 from maka_trio.facts.codec import digest
+from maka_trio.facts.event import NO_SOURCE
 from maka_trio.facts.identity import new_id
 from maka_trio.history import History
 
@@ -47,6 +46,9 @@ TEXT = "a dozen chars"
 ROUTE = digest(b"route")
 RUN_EVENTS = 2 * (DELTAS + 5) + 5
 """Events of one run."""
+
+
+CALL = ModelToolCall("call_0", "echo", {"value": 1})
 
 
 class Story:
@@ -62,50 +64,46 @@ class Story:
         self._session = session
         self._history = History()
         self._invocation = Invocation.new(session)
+        self._writes: list[EventWrite] = []
 
     async def run(self, *, ended: bool = True) -> None:
         """Write one run. One that is not ended stops with its first effect under way."""
-        self._invocation = Invocation.new(self._session)
-        await self._write(InvocationOpened(MessageOpening(MessageInput("go on"))))
-        call = ModelToolCall("call_0", "echo", {"value": 1})
-        step_id = await self._request()
-        await self._write(
-            *self._answer(step_id, FinishReason.TOOL_CALLS, call),
-            ToolDispatched(
-                provider_operation_id(step_id, call.id),
-                ToolCallIdentity.provider(step_id, call.id),
-                call.name,
-                call.input,
-            ),
-        )
-        if not ended:
-            return
-        settled = ToolSettled(
-            provider_operation_id(step_id, call.id), Succeeded(RawResult(1, digest(b"1")), JsonOutput(1))
-        )
-        await self._commit([EventWrite(RuntimeEvent.new(self._invocation, settled), b"1")])
-        step_id = await self._request()
-        await self._write(*self._answer(step_id, FinishReason.STOP), InvocationEnded(Completed()))
+        self.tell(ended=ended)
+        await self.write()
 
-    async def _request(self) -> str:
-        scope, step_id = Session(self._session), new_id()
-        head = await self._log.head(scope)
-        await self._write(
-            ModelRequested(
-                step_id=step_id,
-                model_id="bench",
-                source_scope=scope,
-                source_high_water=head.high_water,
-                source_digest=head.digest,
-                input_digest=self._history.input_digest(route_identity=ROUTE, model_id="bench"),
-                route_identity=ROUTE,
-            )
+    async def write(self) -> None:
+        """Write all that was told, in one commit."""
+        writes, self._writes = self._writes, []
+        await self._log.commit_batch(writes)
+
+    def tell(self, *, ended: bool = True) -> None:
+        """Make the events of one run."""
+        self._invocation = Invocation.new(self._session)
+        self._say(InvocationOpened(MessageOpening(MessageInput("go on"))))
+        operation_id = self._dispatch()
+        if ended:
+            outcome = Succeeded(RawResult(1, digest(b"1")), JsonOutput(1))
+            self._say(ToolSettled(operation_id, outcome), payload=b"1")
+            self._answer(self._request(), FinishReason.STOP)
+            self._say(InvocationEnded(Completed()))
+
+    def _dispatch(self) -> str:
+        step_id = self._request()
+        self._answer(step_id, FinishReason.TOOL_CALLS, CALL)
+        operation_id = provider_operation_id(step_id, CALL.id)
+        self._say(ToolDispatched(operation_id, ToolCallIdentity.provider(step_id, CALL.id), CALL.name, CALL.input))
+        return operation_id
+
+    def _request(self) -> str:
+        step_id = new_id()
+        asked = self._history.input_digest(route_identity=ROUTE, model_id="bench")
+        self._say(
+            ModelRequested(step_id, "bench", Session(self._session), 0, NO_SOURCE, asked, ROUTE), source_here=True
         )
         return step_id
 
-    def _answer(self, step_id: str, reason: FinishReason, *calls: ModelToolCall) -> list[Fact]:
+    def _answer(self, step_id: str, reason: FinishReason, *calls: ModelToolCall) -> None:
         said = TextPart(TextKind.TEXT, TEXT * DELTAS)
-        step = ModelStep((said, *map(ToolCallPart, calls)), reason)
         events: list[ModelEvent] = [
             PartStarted("text-0"),
             *([PartDelta("text-0", TEXT)] * DELTAS),
@@ -113,20 +111,21 @@ class Story:
             *map(ToolCallReady, calls),
             Finished(reason),
         ]
-        return [*(ModelObserved(step_id, event) for event in events), ModelCompleted(step_id, step)]
-
-    async def _write(self, *facts: Fact) -> None:
-        await self._commit([RuntimeEvent.new(self._invocation, fact) for fact in facts])
-
-    async def _commit(self, events: Sequence[RuntimeEvent | EventWrite]) -> None:
-        await self._log.commit_batch(events)
         for event in events:
-            self._history.push(event.event if isinstance(event, EventWrite) else event)
+            self._say(ModelObserved(step_id, event))
+        self._say(ModelCompleted(step_id, ModelStep((said, *map(ToolCallPart, calls)), reason)))
+
+    def _say(self, fact: Fact, *, payload: bytes | None = None, source_here: bool = False) -> None:
+        event = RuntimeEvent.new(self._invocation, fact)
+        self._writes.append(EventWrite(event, payload, source_here=source_here))
+        self._history.push(event)
 
 
 async def write_story(log: EventLog, events: int, *, runs_of_a_session: int = 20) -> None:
-    """Write about so many events."""
-    for number in range(events // RUN_EVENTS):
-        if number % runs_of_a_session == 0:
-            story = Story(log, f"session {number}")
-        await story.run()
+    """Write about so many events, all runs of a session in one commit."""
+    runs = events // RUN_EVENTS
+    for first in range(0, runs, runs_of_a_session):
+        story = Story(log, f"session {first}")
+        for _ in range(min(runs_of_a_session, runs - first)):
+            story.tell()
+        await story.write()

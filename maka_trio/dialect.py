@@ -12,6 +12,7 @@ import attrs
 
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
+from maka_trio.records import frozen
 
 FinishRule = Literal["required", "text_optional", "optional"]
 ReasoningReplay = Literal["never", "tool_loop", "always"]
@@ -31,7 +32,7 @@ def _names(value: Iterable[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in value)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Dialect:
     """The ways of one server. The defaults are what most compatible servers do.
 

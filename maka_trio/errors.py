@@ -31,7 +31,8 @@
         ├── LogUnsupported            not a log of ours, or a file that must not be shared
         ├── LogClosed                 used after `aclose`
         ├── PrefixTooLarge            the bounds of a read do not hold what was asked for
-        └── ResultUnavailable         a tool result or artifact is missing, foreign or damaged
+        ├── ResultUnavailable         a tool result or artifact is missing, foreign or damaged
+        └── SessionDeleted            what was asked for was deleted with the bodies of its session
 
 Messages are for people; what code decides on stands in attributes. No message ever carries a secret.
 """
@@ -194,7 +195,8 @@ class CommitRejected(CommitError):
 
     Attributes:
         reason: why, as a code: one of `transitions.Refusal` for a rule that refused it, `conflict` for an event id
-            that stands for something else, `overloaded`, `locked` or `log_failed` for the log's own state.
+            that stands for something else, `deleted` for one of a session whose bodies were deleted, `overloaded`,
+            `locked` or `log_failed` for the log's own state.
     """
 
     def __init__(self, message: str = "", *, reason: str = "rejected") -> None:
@@ -252,3 +254,15 @@ class PrefixTooLarge(StoreError):
 
 class ResultUnavailable(StoreError):
     """A stored tool result or artifact is missing, belongs to another session, or does not verify."""
+
+
+class SessionDeleted(StoreError):
+    """What was asked for was deleted with the bodies of its session; what is left says only that it was there.
+
+    Attributes:
+        session_id: the session.
+    """
+
+    def __init__(self, message: str = "", *, session_id: str | None = None) -> None:
+        super().__init__(message)
+        self.session_id = session_id

@@ -7,11 +7,11 @@ makes the session require reconciliation. The fold is pure, so whoever has the l
 
 from __future__ import annotations
 
-import attrs
-
+from maka_trio.dialogue import Dialogue, Replay, Route, Said, has_content, refusal_of, without_unsettled_text
 from maka_trio.errors import ReconciliationRequired
 from maka_trio.facts.context import StepPurpose
 from maka_trio.facts.event import (
+    BodyDeleted,
     ContextCheckpointRecorded,
     ExecutorCompleted,
     Fact,
@@ -28,35 +28,40 @@ from maka_trio.facts.event import (
     ToolResultArchived,
     ToolSettled,
 )
-from maka_trio.facts.identity import Provider, provider_operation_id
+from maka_trio.facts.identity import Invocation, Provider, provider_operation_id
 from maka_trio.facts.message import (
     AssistantMessage,
-    ContentPart,
     ErrorOutput,
-    MediaContent,
     PromptMessage,
     SystemMessage,
     TextContent,
     ToolMessage,
     ToolOutput,
     UserMessage,
+    carries_media,
 )
-from maka_trio.facts.model import ModelPart, ModelToolCall, SourcePart, TextKind, TextPart, ToolCallPart
-from maka_trio.facts.opening import CodeOpening, InvocationConfiguration, MessageInput, MessageOpening, RequestSurface
-from maka_trio.facts.outcome import EffectFailed, EffectUnknown, Succeeded, ToolOutcome
-from maka_trio.request import PromptDigest
-
-OUTCOME_UNKNOWN_TEXT = (
-    "outcome_unknown: the call was started and then lost; its effect may or may not have happened. "
-    "Check the current state before doing it again."
+from maka_trio.facts.model import ModelToolCall, SourcePart, TextKind, TextPart
+from maka_trio.facts.opening import (
+    CodeOpening,
+    ContinuationOpening,
+    InvocationConfiguration,
+    MessageOpening,
+    RequestSurface,
 )
-"""What the model is told of a call whose effect nobody can confirm."""
+from maka_trio.facts.outcome import Completed
+from maka_trio.records import define
+from maka_trio.request import GrowingPrompt
+from maka_trio.tellings import (
+    OUTCOME_UNKNOWN_TEXT,
+    UnknownOperation,
+    outcome_output,
+    steered,
+    submitted,
+    unknown_notice,
+)
 
-NOTICE_OPERATIONS = 64
-"""Unknown operations that the notice lists by name; more are counted."""
 
-
-@attrs.define
+@define
 class _Call:
     """One local call of an accepted step, on its way to an outcome."""
 
@@ -70,27 +75,33 @@ class _Call:
         return provider_operation_id(self.step_id, self.call.id)
 
 
-@attrs.frozen
-class UnknownOperation:
-    """An effect that an earlier run left without a settlement."""
+@define
+class _Told:
+    """What one invocation added to the session: the messages from `start` up to `end`, None while it is open.
 
-    operation_id: str
-    name: str
+    `continues` is the invocation that it goes on from; `settled` says whether it got to its own end, and `replayable`
+    whether a model was part of it.
+    """
 
-
-@attrs.frozen
-class _Said:
-    """A message with the route that made it, where one did: reasoning is replayed on its own route only."""
-
-    message: PromptMessage
-    route: tuple[str, str] | None = None
+    start: int
+    continues: str | None = None
+    end: int | None = None
+    settled: bool = False
+    replayable: bool = True
 
 
 class History:
-    """The fold of one session's facts. Observations may be left out of what is pushed: they are not history."""
+    """The fold of one session's facts. Observations may be left out of what is pushed: they are not history.
+
+    The conversation of an open invocation is the session, or its lineage where it continues another. Facts of the
+    session that are not of that lineage may be left out for it.
+    """
 
     def __init__(self) -> None:
-        self._said: list[_Said] = []
+        self._session = Dialogue()
+        self._lineage: Dialogue | None = None
+        self._told: dict[str, _Told] = {}
+        self._open_id = ""
         self._routes: dict[str, tuple[str, str] | None] = {}
         self._calls: dict[str, _Call] = {}
         self._unknown: list[UnknownOperation] = []
@@ -101,8 +112,8 @@ class History:
         self._held: list[UserMessage] = []
         self._unattended = False
         self._notified = False
-        self._rendered: tuple[tuple[str, str], list[PromptMessage]] | None = None
-        self._digest: tuple[tuple[object, ...], PromptDigest] | None = None
+        self._media = False
+        self._system: SystemMessage | None = None
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -126,6 +137,11 @@ class History:
         """Whether the next request tells the model something that a running program notified it of."""
         return self._notified
 
+    @property
+    def holds_media(self) -> bool:
+        """Whether some message of the session carries media."""
+        return self._media
+
     def open_steps(self) -> tuple[str, ...]:
         """Steps requested and neither completed nor interrupted in the open invocation."""
         return tuple(self._routes)
@@ -142,28 +158,35 @@ class History:
         Raises:
             ReconciliationRequired: a call of the last step has no outcome yet.
         """
-        for operation_id, call in self._calls.items():
-            if call.output is None:
-                raise ReconciliationRequired(f"the call {operation_id!r} has no outcome")
-        conversation = self._conversation((route_identity, model_id))
-        system = self._system_prompt()
-        return (SystemMessage(system), *conversation) if system else tuple(conversation)
+        self._check_answered()
+        return GrowingPrompt.of(self._system_message(), self._dialogue().on_route((route_identity, model_id)))
 
     def input_digest(self, *, route_identity: str, model_id: str) -> str:
         """The `input_digest` of that request. Messages that an earlier digest covered are not read again."""
-        prompt = self.prompt(route_identity=route_identity, model_id=model_id)
-        system = prompt[0] if prompt and isinstance(prompt[0], SystemMessage) else None
-        key = (route_identity, model_id, system, self._surface.max_output_tokens)
-        if self._digest is None or self._digest[0] != key:
-            self._digest = (key, PromptDigest(self._surface.max_output_tokens))
-        growing = self._digest[1]
-        growing.extend(prompt[growing.messages :])
-        return growing.value(self._surface)
+        self._check_answered()
+        route = (route_identity, model_id)
+        return self._dialogue().input_digest(route, self._system_message(), self._surface)
 
     @property
     def surface(self) -> RequestSurface:
         """What the open invocation's requests carry besides the conversation."""
         return self._surface
+
+    def replay(self, invocation_id: str) -> Replay:
+        """What a continuation of an ended invocation replays: its lineage, as far as there is something to answer.
+
+        Raises:
+            ReconciliationRequired: the facts do not hold the end of that invocation, or of one that it continues.
+        """
+        said: list[Said] = []
+        refusal = None
+        for told in self._lineage_of(invocation_id):
+            if not told.replayable:
+                refusal = "the run was not opened by a message or a continuation"
+            own = self._session.said[told.start : told.end]
+            said += self._session.said[: told.start] if told.continues is None else ()
+            said += own if told.settled else without_unsettled_text(own)
+        return Replay(tuple(said), refusal or refusal_of(said))
 
     # --- folding ------------------------------------------------------------------------------------------
 
@@ -176,7 +199,7 @@ class History:
         fact = event.fact
         match fact:
             case InvocationOpened():
-                self._open(fact)
+                self._open(fact, event.invocation)
             case ModelRequested():
                 main = fact.purpose is StepPurpose.MAIN
                 self._routes[fact.step_id] = (fact.route_identity, fact.model_id) if main else None
@@ -193,29 +216,37 @@ class History:
             case ToolRejected():
                 self._reject(fact)
             case MessageSteered():
-                self._say(UserMessage(_steered(fact.message)))
+                self._say(UserMessage(steered(fact.message)))
             case ExecutorCompleted():
                 self._say(AssistantMessage((TextPart(TextKind.TEXT, fact.text),)))
             case InvocationEnded():
-                self._end()
+                self._end(fact)
             case ToolNotified() if self._unattended:
                 pass
             case ToolNotified():
                 self._held.append(UserMessage((TextContent(fact.model_text),)))
-            case ContextCheckpointRecorded() | ToolResultArchived():
+            case ContextCheckpointRecorded() | ToolResultArchived() | BodyDeleted():
                 raise ReconciliationRequired(f"this version cannot continue a session that holds {fact.kind}")
             case _:
                 pass
 
-    def _open(self, fact: InvocationOpened) -> None:
+    def _open(self, fact: InvocationOpened, invocation: Invocation) -> None:
         self._configuration = fact.configuration or InvocationConfiguration()
         self._unattended = False
+        self._lineage = None
+        self._open_id = invocation.invocation_id
+        told = self._told[self._open_id] = _Told(len(self._session.said))
         match fact.input:
             case MessageOpening() as opening:
                 self._surface = opening.surface or RequestSurface()
                 self._notice = opening.allow_prior_unknown
-                self._say(UserMessage(_submitted(opening.content)))
+                self._say(UserMessage(submitted(opening.content)))
+            case ContinuationOpening() as opening:
+                self._surface = opening.surface or RequestSurface()
+                self._notice = False
+                told.continues = opening.claim.source.invocation.invocation_id
             case CodeOpening():
+                told.replayable = False
                 self._unattended = True  # a program by itself, which no model asked for and none is told of
             case other:
                 raise ReconciliationRequired(f"this version cannot continue a session opened by {other.kind}")
@@ -225,7 +256,7 @@ class History:
         if route is None:
             return
         parts = tuple(part for part in fact.output.parts if not isinstance(part, SourcePart))
-        if _has_content(parts):
+        if has_content(parts):
             self._say(AssistantMessage(parts), route)
         for call in fact.output.local_calls():
             pending = _Call(fact.step_id, call)
@@ -245,7 +276,7 @@ class History:
             return
         if not call.dispatched:
             raise ReconciliationRequired(f"the operation {fact.operation_id!r} was settled but never dispatched")
-        self._answer(call, _outcome_output(fact.outcome))
+        self._answer(call, outcome_output(fact.outcome))
 
     def _reject(self, fact: ToolRejected) -> None:
         if not isinstance(fact.call.origin, Provider):
@@ -285,7 +316,7 @@ class History:
         self._notified = self._notified or bool(self._held)
         self._held.clear()
 
-    def _end(self) -> None:
+    def _end(self, fact: InvocationEnded) -> None:
         self._unknown += [UnknownOperation(operation_id, name) for operation_id, name in self._in_flight.items()]
         for call in self._calls.values():
             if call.output is not None:
@@ -294,6 +325,10 @@ class History:
                 raise ReconciliationRequired(f"a sealed run left the call {call.operation_id!r} without an outcome")
             call.output = ErrorOutput(OUTCOME_UNKNOWN_TEXT)
         self._flush()
+        told = self._told.get(self._open_id)
+        if told is not None:
+            told.end, told.settled = len(self._session.said), isinstance(fact.outcome, Completed)
+        self._lineage, self._open_id = None, ""
         self._in_flight.clear()
         self._routes.clear()
         self._notice = False
@@ -301,83 +336,47 @@ class History:
 
     # --- rendering ----------------------------------------------------------------------------------------
 
-    def _say(self, message: PromptMessage, route: tuple[str, str] | None = None) -> None:
-        said = _Said(message, route)
-        self._said.append(said)
-        if self._rendered is not None:
-            target, messages = self._rendered
-            messages.extend(_on_route(said, target))
+    def _say(self, message: PromptMessage, route: Route | None = None) -> None:
+        said = Said(message, route)
+        self._session.say(said)
+        self._media = self._media or carries_media(message)
+        if self._lineage is not None:
+            self._lineage.say(said)
 
-    def _conversation(self, route: tuple[str, str]) -> list[PromptMessage]:
-        if self._rendered is None or self._rendered[0] != route:
-            self._rendered = (route, [message for said in self._said for message in _on_route(said, route)])
-        return self._rendered[1]
+    def _dialogue(self) -> Dialogue:
+        """What the open invocation speaks in. A lineage is put together when it is first asked for."""
+        told = self._told.get(self._open_id)
+        if told is None or told.continues is None:
+            return self._session
+        if self._lineage is None:
+            replay = self.replay(told.continues)
+            if replay.refusal is not None:
+                raise ReconciliationRequired(replay.refusal)
+            self._lineage = Dialogue((*replay.said, *self._session.said[told.start : told.end]))
+        return self._lineage
 
-    def _system_prompt(self) -> str:
+    def _lineage_of(self, invocation_id: str) -> list[_Told]:
+        """What an ended invocation and those that it continues added, the first of them first."""
+        lineage: list[_Told] = []
+        name: str | None = invocation_id
+        while name is not None:
+            told = self._told.get(name)
+            if told is None or told.end is None or len(lineage) == len(self._told):
+                raise ReconciliationRequired(f"invocation {name!r}, which is continued, has not ended before")
+            lineage.append(told)
+            name = told.continues
+        return lineage[::-1]
+
+    def _check_answered(self) -> None:
+        for operation_id, call in self._calls.items():
+            if call.output is None:
+                raise ReconciliationRequired(f"the call {operation_id!r} has no outcome")
+
+    def _system_message(self) -> SystemMessage | None:
         prompt = self._configuration.system_prompt or ""
-        if not (self._notice and self._unknown):
-            return prompt
-        notice = _unknown_notice(self._unknown)
-        return f"{prompt}\n\n{notice}" if prompt else notice
-
-
-def _on_route(said: _Said, route: tuple[str, str]) -> list[PromptMessage]:
-    """The message as it may be sent on a route.
-
-    Reasoning and provider metadata mean something on the route and model that made them; elsewhere they are
-    refused or, worse, taken for something else.
-    """
-    message = said.message
-    if not isinstance(message, AssistantMessage) or said.route is None or said.route == route:
-        return [message]
-    parts = tuple(
-        _without_metadata(part)
-        for part in message.parts
-        if not (isinstance(part, TextPart) and part.text_kind is TextKind.THINKING)
-    )
-    return [AssistantMessage(parts)] if _has_content(parts) else []
-
-
-def _without_metadata(part: ModelPart) -> ModelPart:
-    if isinstance(part, ToolCallPart):
-        return ToolCallPart(attrs.evolve(part.call, provider_options=None))
-    return attrs.evolve(part, provider_options=None)
-
-
-def _has_content(parts: tuple[ModelPart, ...]) -> bool:
-    return any(not isinstance(part, TextPart) or part.text or part.provider_options for part in parts)
-
-
-def _outcome_output(outcome: ToolOutcome) -> ToolOutput:
-    match outcome:
-        case Succeeded(model_projection=projection):
-            return projection
-        case EffectFailed(message=message) | EffectUnknown(message=message):
-            return ErrorOutput(message)
-
-
-def _submitted(content: MessageInput) -> tuple[ContentPart, ...]:
-    parts = content.parts or (TextContent(content.text),)
-    if not content.quotes:
-        return parts
-    quoted = "\n\n".join(
-        "\n".join(f"> {line}" for line in quote.text.splitlines()) + (f"\n({quote.label})" if quote.label else "")
-        for quote in content.quotes
-    )
-    return (TextContent(quoted), *parts)
-
-
-def _steered(message: MessageInput) -> tuple[ContentPart, ...]:
-    """An envelope, so that what the user adds in the middle of a turn is not mistaken for a tool's output."""
-    envelope = f"The user adds the following to the running turn.\n<user_query>\n{message.text}\n</user_query>"
-    return (TextContent(envelope), *(part for part in message.parts if isinstance(part, MediaContent)))
-
-
-def _unknown_notice(unknown: list[UnknownOperation]) -> str:
-    lines = [f"- {operation.name} ({operation.operation_id})" for operation in unknown[:NOTICE_OPERATIONS]]
-    if len(unknown) > NOTICE_OPERATIONS:
-        lines.append(f"- and {len(unknown) - NOTICE_OPERATIONS} more")
-    return (
-        "An earlier run of this session was interrupted while these tool calls were in progress. Their effects are "
-        "possible but unconfirmed. Check the current state before you repeat any of them:\n" + "\n".join(lines)
-    )
+        if self._notice and self._unknown:
+            notice = unknown_notice(self._unknown)
+            prompt = f"{prompt}\n\n{notice}" if prompt else notice
+        if self._system is None or self._system.text != prompt:  # else the very same, which is how it is known again
+            self._system = SystemMessage(prompt) if prompt else None
+        return self._system

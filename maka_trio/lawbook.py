@@ -8,11 +8,11 @@ wanted, its conversation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 import attrs
 
+from maka_trio.dialogue import Replay
 from maka_trio.errors import AdapterError
 from maka_trio.facts.codec import encode_event
 from maka_trio.facts.context import StepPurpose
@@ -33,8 +33,10 @@ from maka_trio.facts.event import (
 )
 from maka_trio.facts.identity import CodeMode, HostSdk, Invocation, Provider, provider_operation_id
 from maka_trio.facts.model import ModelToolCall
-from maka_trio.facts.prefix import chain_next, chain_start
+from maka_trio.facts.prefix import chain_both, chain_start
 from maka_trio.facts.scope import Scope, Session
+from maka_trio.facts.streamed import Observed, StreamedText
+from maka_trio.records import define
 from maka_trio.steps import StepBuilder
 
 
@@ -49,8 +51,12 @@ class HistoryFold(Protocol):
         """The digest that the next request on this route must state."""
         ...
 
+    def replay(self, invocation_id: str, /) -> Replay:
+        """What a continuation of an ended invocation tells the model."""
+        ...
 
-@attrs.define(eq=False)
+
+@define(eq=False)
 class StepBook:
     """A model request of an open invocation. `builder` makes of its observations what its output must be."""
 
@@ -60,8 +66,20 @@ class StepBook:
     ended: bool = False
     completed: bool = False
 
+    def take(self, observed: Observed) -> None:
+        """Take an observation. A builder that refuses it stays void: whatever completes the step has another source."""
+        self.observed += 1
+        try:
+            if isinstance(observed, StreamedText):
+                data = observed.event.data
+                self.builder.push_text(data.id, data.text)
+            else:
+                self.builder.push(observed.event)
+        except AdapterError:
+            return
 
-@attrs.define(eq=False)
+
+@define(eq=False)
 class RunBook:
     """An invocation between its opening and its end.
 
@@ -109,7 +127,7 @@ class RunBook:
                     self.calls.clear()
                 self.steps.setdefault(fact.step_id, StepBook(fact.purpose, StepBuilder(fact.step_id)))
             case ModelInterrupted():
-                self._end_step(fact.step_id)
+                self.end_step(fact.step_id)
             case ModelCompleted():
                 self._complete(fact)
             case ToolDispatched():
@@ -132,14 +150,11 @@ class RunBook:
 
     def _observe(self, fact: ModelObserved) -> None:
         step = self.steps.get(fact.step_id)
-        if step is None or step.ended:
-            return
-        step.observed += 1
-        # A builder that refuses an event stays void: whatever completes the step has another source.
-        with suppress(AdapterError):
-            step.builder.push(fact.event)
+        if step is not None and not step.ended:
+            step.take(fact)
 
-    def _end_step(self, step_id: str) -> StepBook | None:
+    def end_step(self, step_id: str) -> StepBook | None:
+        """Let a step have ended; None if there is none that had not."""
         step = self.steps.get(step_id)
         if step is None or step.ended:
             return None
@@ -148,7 +163,7 @@ class RunBook:
         return step
 
     def _complete(self, fact: ModelCompleted) -> None:
-        step = self._end_step(fact.step_id)
+        step = self.end_step(fact.step_id)
         if step is None:
             return
         step.completed = True
@@ -162,7 +177,7 @@ def _caller(fact: ToolDispatched) -> str | None:
     return origin.parent_operation_id if isinstance(origin, (CodeMode, HostSdk)) else None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SessionBook:
     """A session: its chain and high water so far, the invocations open in it, its conversation."""
 
@@ -205,31 +220,51 @@ class Book:
             book = self._sessions[session_id] = SessionBook(chain_start(Session(session_id)), history=history)
         return book
 
+    def enter_observation(
+        self, sequence: int, invocation: Invocation, observed: Observed, chains: tuple[bytes, bytes]
+    ) -> bool:
+        """Take in an observation that is in its place beyond doubt; whether it was."""
+        run = self._open.get(invocation.invocation_id)
+        if run is None or (run.invocation is not invocation and run.invocation != invocation):
+            return False
+        step = run.steps.get(observed.step_id)
+        if step is None or step.ended or sequence <= self.high_water:
+            return False
+        step.take(observed)
+        self.advance(sequence, invocation, chains)
+        return True
+
+    def advance(self, sequence: int, invocation: Invocation, chains: tuple[bytes, bytes]) -> None:
+        """Let the log and a session end with an event, and with these digests."""
+        session = self.session(invocation.session_id)
+        self.chain, session.chain = chains
+        self.high_water = session.high_water = sequence
+
     def enter(self, stored: StoredEvent, chains: tuple[bytes, bytes] | None = None) -> None:
         """Take the event in, whatever the laws say of it. `chains` are the digests with it, where somebody has them."""
         self._chain(stored, chains)
         run = self.run_of(stored)
         match stored.event.fact:
             case InvocationOpened():
-                self._enter_opening(stored.event.invocation)
+                self.open(stored.event.invocation)
             case InvocationEnded():
-                self._enter_end(stored.event.invocation)
+                self.end(stored.event.invocation)
             case _ if run is not None:
                 run.enter(stored)
 
     def _chain(self, stored: StoredEvent, chains: tuple[bytes, bytes] | None) -> None:
-        session = self.session(stored.event.invocation.session_id)
         if chains is None:
-            body = encode_event(stored.event)
-            chains = (chain_next(self.chain, stored.sequence, body), chain_next(session.chain, stored.sequence, body))
-        self.chain, session.chain = chains
-        self.high_water = session.high_water = stored.sequence
+            session = self.session(stored.event.invocation.session_id)
+            chains = chain_both(self.chain, session.chain, stored.sequence, encode_event(stored.event))
+        self.advance(stored.sequence, stored.event.invocation, chains)
 
-    def _enter_opening(self, invocation: Invocation) -> None:
+    def open(self, invocation: Invocation) -> None:
+        """Let an invocation be open."""
         self._open.setdefault(invocation.invocation_id, RunBook(invocation))
         self.session(invocation.session_id).running.add(invocation.invocation_id)
 
-    def _enter_end(self, invocation: Invocation) -> None:
+    def end(self, invocation: Invocation) -> None:
+        """Let it have ended."""
         self._open.pop(invocation.invocation_id, None)
         self._ended.add(hash(invocation.invocation_id))
         self.session(invocation.session_id).running.discard(invocation.invocation_id)

@@ -7,16 +7,18 @@ what decides which append is accepted, so that one mistake cannot hide in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, get_args
 
-import attrs
-
-from maka_trio.errors import AdapterError, ReconciliationRequired
+from maka_trio.ancestry import Ancestry, Read, reader_of
+from maka_trio.conversation_laws import broken_by_conversation
+from maka_trio.errors import AdapterError
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import canonical, encode
 from maka_trio.facts.context import StepPurpose
 from maka_trio.facts.event import (
-    ContextCheckpointRecorded,
+    BodyDeleted,
+    Fact,
     InvocationEnded,
     InvocationOpened,
     MessageImported,
@@ -29,18 +31,19 @@ from maka_trio.facts.event import (
     ToolDispatched,
     ToolNotified,
     ToolRejected,
-    ToolResultArchived,
     ToolSettled,
 )
-from maka_trio.facts.identity import CodeCell, CodeMode, Provider
+from maka_trio.facts.identity import CodeCell, CodeMode, Invocation, Provider
 from maka_trio.facts.model import ModelStep, ToolResultPart
-from maka_trio.facts.opening import ContextCompactOpening, ContinuationOpening, HandoffOpening
 from maka_trio.facts.outcome import Failed, FailureClass
 from maka_trio.facts.prefix import chain_text
 from maka_trio.facts.scope import Root, Scope, Session
+from maka_trio.facts.streamed import Observed
 from maka_trio.history import History
 from maka_trio.lawbook import Book, HistoryFold, RunBook
+from maka_trio.records import frozen
 from maka_trio.steps import StepBuilder
+from maka_trio.stub_laws import broken_by_stub, enter_stub
 
 LAWS: dict[int, str] = {
     1: "An invocation opens once and ends at most once; no fact of it follows its end.",
@@ -56,7 +59,7 @@ LAWS: dict[int, str] = {
 """Each law in one sentence, by its number."""
 
 
-@attrs.frozen
+@frozen
 class Violation:
     """A broken law: which, at which event (None: at the end of the log), and how."""
 
@@ -86,7 +89,7 @@ def opens_and_ends_once(book: Book, stored: StoredEvent) -> Iterator[str]:
     elif run is None:
         when = "after the end" if book.has_ended(invocation_id) else "before the opening"
         yield f"{event.fact.kind} {when} of invocation {excerpt(invocation_id)}"
-    elif run.invocation != event.invocation:
+    elif run.invocation is not event.invocation and run.invocation != event.invocation:
         yield (
             f"{event.fact.kind} of invocation {excerpt(invocation_id)} carries another session, turn or run than "
             "its opening"
@@ -270,21 +273,27 @@ def _source_position(book: Book, scope: Scope) -> tuple[int, str] | None:
     return (high_water, chain_text(chain)) if chain else None
 
 
-_LAWS: tuple[tuple[int, Callable[[Book, StoredEvent], Iterator[str]]], ...] = (
-    (1, opens_and_ends_once),
-    (2, one_run_at_a_time),
-    (3, effects_settle_once),
-    (4, dispatched_never_again),
-    (5, requests_end_once),
-    (6, calls_are_decided_once),
-    (7, shown_only_when_durable),
-    (8, calls_are_answered_in_place),
-    (9, evidence_verifies),
+Law: TypeAlias = Callable[[Book, StoredEvent], Iterator[str]]
+
+_ANY = get_args(Fact)
+
+_LAWS: tuple[tuple[int, Law, tuple[type, ...]], ...] = (
+    (1, opens_and_ends_once, _ANY),
+    (2, one_run_at_a_time, (InvocationOpened,)),
+    (3, effects_settle_once, (ToolDispatched, ToolSettled, ToolRejected, ToolNotified, InvocationEnded)),
+    (4, dispatched_never_again, (ToolDispatched,)),
+    (5, requests_end_once, (ModelRequested, ModelObserved, ModelCompleted, ModelInterrupted, InvocationEnded)),
+    (6, calls_are_decided_once, (ToolDispatched, ToolRejected, ModelRequested, InvocationEnded)),
+    (7, shown_only_when_durable, (ModelObserved, ModelCompleted)),
+    (8, calls_are_answered_in_place, (ModelRequested, MessageSteered, ModelCompleted, ToolDispatched, ToolRejected)),
+    (9, evidence_verifies, _ANY),
 )
+"""Each law with the facts of which it says anything."""
 
-
-_OF_OBSERVATIONS = tuple(law for law in _LAWS if law[0] in (1, 5, 7, 9))
-"""Those that say anything of an observation, of which a log has many more than of everything else."""
+_LAWS_OF: dict[type, tuple[tuple[int, Law], ...]] = {
+    kind: tuple((number, law) for number, law, kinds in _LAWS if kind in kinds) for kind in _ANY
+}
+_LAWS_OF_ANY = tuple((number, law) for number, law, kinds in _LAWS if kinds is _ANY)
 
 
 # --- the checker --------------------------------------------------------------------------------------------
@@ -298,6 +307,7 @@ class LawChecker:
         digest: the digest that the whole scope must have, checked by `finish`.
         history: makes the fold that recomputes input digests and shows that the conversation pairs. None leaves that
             part of laws 8 and 9 out, and with it the memory that conversations take.
+        read: reads events that were pushed before. None leaves out the digests that continuations claim.
     """
 
     def __init__(
@@ -306,8 +316,10 @@ class LawChecker:
         *,
         digest: str | None = None,
         history: Callable[[], HistoryFold] | None = History,
+        read: Read | None = None,
     ) -> None:
         self._book = Book(scope or Root(), history)
+        self._ancestry = Ancestry(read)
         self._digest = digest
 
     def push(self, stored: StoredEvent, chains: tuple[bytes, bytes] | None = None) -> list[Violation]:
@@ -318,11 +330,36 @@ class LawChecker:
             chains: the digests of the log and of its session with this event, if the caller verifies them itself;
                 empty bytes stand for one that is in doubt, against which nothing is then held.
         """
-        laws = _OF_OBSERVATIONS if isinstance(stored.event.fact, ModelObserved) else _LAWS
-        found = [Violation(law, stored.sequence, words) for law, check in laws for words in check(self._book, stored)]
-        lawful = not found
-        found += [Violation(law, stored.sequence, words) for law, words in self._projects(stored, lawful)]
+        fact = stored.event.fact
+        if isinstance(fact, BodyDeleted):
+            return self._push_stub(stored, fact, chains)
+        found = [
+            Violation(number, stored.sequence, words)
+            for number, law in _LAWS_OF.get(type(fact), _LAWS_OF_ANY)
+            for words in law(self._book, stored)
+        ]
+        if isinstance(fact, (InvocationOpened, ModelRequested, InvocationEnded)):
+            found += [Violation(number, stored.sequence, words) for number, words in self._ancestry.push(stored)]
+        if not isinstance(fact, ModelObserved):
+            session = self._book.session(stored.event.invocation.session_id)
+            said = broken_by_conversation(session, stored, lawful=not found)
+            found += [Violation(number, stored.sequence, words) for number, words in said]
         self._book.enter(stored, chains)
+        return found
+
+    def push_observation(
+        self, sequence: int, invocation: Invocation, observed: Observed, chains: tuple[bytes, bytes]
+    ) -> bool:
+        """Take an observation by a short way, whose digests the caller has verified.
+
+        Returns:
+            Whether it is lawful. If not, or if that is not so plain, nothing was taken, and `push` says more.
+        """
+        return self._book.enter_observation(sequence, invocation, observed, chains)
+
+    def _push_stub(self, stored: StoredEvent, stub: BodyDeleted, chains: tuple[bytes, bytes] | None) -> list[Violation]:
+        found = [Violation(law, stored.sequence, words) for law, words in broken_by_stub(self._book, stored, stub)]
+        enter_stub(self._book, stored, stub, chains)
         return found
 
     def finish(self) -> list[Violation]:
@@ -331,37 +368,6 @@ class LawChecker:
         if self._digest is None or self._digest == found:
             return []
         return [Violation(9, None, f"the digest is {found}, not {self._digest}")]
-
-    def _projects(self, stored: StoredEvent, lawful: bool) -> Iterator[tuple[int, str]]:
-        """Fold the event into its session's history; say where history and log do not agree."""
-        session = self._book.session(stored.event.invocation.session_id)
-        fact, history = stored.event.fact, session.history
-        if history is None or isinstance(fact, ModelObserved):
-            return
-        if not lawful or _is_beyond_history(stored):
-            session.history = None  # from here on it could only repeat what was said, or guess
-            return
-        try:
-            history.push(stored.event)
-            if not isinstance(fact, ModelRequested) or fact.purpose is not StepPurpose.MAIN:
-                return
-            digest = history.input_digest(route_identity=fact.route_identity, model_id=fact.model_id)
-        except ReconciliationRequired as error:
-            session.history = None
-            yield 8, f"the history cannot be projected: {error}"
-            return
-        if digest != fact.input_digest:
-            yield 9, f"the input digest of step {excerpt(fact.step_id)} is {digest}, not {fact.input_digest}"
-
-
-def _is_beyond_history(stored: StoredEvent) -> bool:
-    match stored.event.fact:
-        case ContextCheckpointRecorded() | ToolResultArchived() | MessageImported():
-            return True
-        case InvocationOpened(input=ContinuationOpening() | HandoffOpening() | ContextCompactOpening()):
-            return True
-        case _:
-            return False
 
 
 def check(
@@ -372,7 +378,8 @@ def check(
     history: Callable[[], HistoryFold] | None = History,
 ) -> Iterator[Violation]:
     """Check a whole log, or the whole of one scope of it; the arguments are those of `LawChecker`."""
-    checker = LawChecker(scope, digest=digest, history=history)
+    read = reader_of(events) if isinstance(events, Sequence) else None
+    checker = LawChecker(scope, digest=digest, history=history, read=read)
     for stored in events:
         yield from checker.push(stored)
     yield from checker.finish()

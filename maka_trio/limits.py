@@ -44,6 +44,10 @@ DELTA_BYTES: Final = 8 * KIB
 OUTPUT_CHANNEL_ITEMS: Final = 4
 """Lots of events (one network read each) that may wait for the consumer before the socket is left alone."""
 
+READ_AHEAD_STREAMS: Final = 16
+"""With more connections open, a stream reads when its consumer waits and not before. Others use the time, and each
+read brings more: many small reads are what many streams at once cost most."""
+
 WIRE_EXCERPT_BYTES: Final = 200
 """How much of a foreign body is quoted in an error, escaped."""
 
@@ -82,6 +86,9 @@ meets the closing is lost."""
 
 UPLOAD_PIECE_BYTES: Final = 64 * KIB
 """A request body is sent in pieces of this size; each piece that the network takes is progress."""
+
+DOWNLOAD_PIECE_BYTES: Final = 64 * KIB
+"""What one read of a response body takes at most."""
 
 RETRIES: Final = 9
 """Retries of one model step after replay-safe failures (ten requests in all)."""
@@ -212,6 +219,15 @@ RECOVERY_OPERATIONS: Final = 10_000
 
 RECOVERY_BYTES: Final = 8 * MIB
 """JSON of the facts (streamed observations apart) of one open invocation that recovery reads."""
+
+DELETION_EVENTS: Final = 256
+"""Events whose bodies one transaction deletes; with `DELETION_BYTES`, what bounds how long appends wait for it."""
+
+DELETION_BYTES: Final = MIB
+"""What those events hold, their results and media included; a larger single event goes alone."""
+
+DELETION_PAUSE_SECONDS: Final = 0.05
+"""Between two attempts to empty the write-ahead log, which a reader of an older state prevents."""
 
 FOLLOW_EVENTS: Final = 512
 """Events that a follower reads or holds at once; with `FOLLOW_BYTES`, what bounds the memory of a slow one."""

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import is_
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
@@ -18,10 +18,13 @@ from maka_trio import limits
 from maka_trio.dialect import Dialect
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
-from maka_trio.facts.codec import canonical, digest, encode, unstructure
+from maka_trio.facts.codec import canonical, digest, encoder, unstructure
 from maka_trio.facts.json_value import JsonObject, copied_object
-from maka_trio.facts.message import Message, PromptMessage
+from maka_trio.facts.message import Message, PromptMessage, SystemMessage
 from maka_trio.facts.opening import RequestSurface, ToolDefinition
+from maka_trio.records import frozen
+
+T = TypeVar("T")
 
 PROJECTION_TAG = "maka.model-history.v1"
 """Names the form of what `input_digest` covers."""
@@ -43,7 +46,7 @@ class ProviderKind(StrEnum):
 # --- credentials ------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class ApiKey:
     """A key, sent where the protocol wants it."""
 
@@ -59,7 +62,7 @@ def _header_map(value: Mapping[str, str]) -> dict[str, str]:
     return dict(value)
 
 
-@attrs.frozen
+@frozen
 class RequestHeaders:
     """Prepared headers that authenticate a request."""
 
@@ -112,7 +115,7 @@ def _overlay(value: JsonObject | None) -> JsonObject | None:
     return None if value is None else copied_object(value, what="body_overlay")
 
 
-@attrs.frozen
+@frozen
 class ProviderConfig:
     """Where and how a model is reached.
 
@@ -165,10 +168,32 @@ class ProviderConfig:
 # --- the request ------------------------------------------------------------------------------------------
 
 
+class GrowingPrompt(tuple[PromptMessage, ...]):
+    """A prompt of a conversation that only grows, made by whoever put the conversation together of messages.
+
+    Two prompts of one conversation begin with the same objects, so neither needs to be looked at message by message.
+    """
+
+    _of: tuple[SystemMessage | None, Sequence[PromptMessage]]
+
+    @classmethod
+    def of(cls, system: SystemMessage | None, conversation: Sequence[PromptMessage]) -> GrowingPrompt:
+        """The prompt as it stands. `conversation` grows and changes in no other way, and so stands for itself."""
+        prompt = cls(conversation if system is None else (system, *conversation))
+        prompt._of = (system, conversation)
+        return prompt
+
+    def continues(self, earlier: tuple[PromptMessage, ...]) -> bool:
+        """Whether an earlier prompt was of the same conversation."""
+        return isinstance(earlier, GrowingPrompt) and all(map(is_, self._of, earlier._of))
+
+
 _ROLES: frozenset[type] = frozenset(get_args(PromptMessage))
 
 
 def _prompt(value: Sequence[Message]) -> tuple[PromptMessage, ...]:
+    if isinstance(value, GrowingPrompt):
+        return value
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise InvalidInput(f"prompt must be a sequence of messages, not {type(value).__name__}")
     for kind in set(map(type, value)) - _ROLES:  # one look at each class: prompts are long, and made for each step
@@ -190,10 +215,12 @@ def _tools(value: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
 class PromptMemo:
     """What an adapter has encoded of a prompt, so that a prompt that grows has each message encoded once.
 
-    Whoever makes the requests of one conversation passes the same memo with each. It holds one prompt, the last.
+    Whoever makes the requests of one conversation passes the same memo with each. It holds one prompt, the last, and
+    what its tools were encoded to.
     """
 
     def __init__(self) -> None:
+        self._tools: tuple[object, tuple[ToolDefinition, ...], Any] | None = None
         self._kept: tuple[object, tuple[PromptMessage, ...], object] | None = None
 
     def take(self, settings: object, prompt: tuple[PromptMessage, ...]) -> tuple[int, Any]:
@@ -203,7 +230,7 @@ class PromptMemo:
         is no longer kept.
         """
         kept, self._kept = self._kept, None
-        if kept is None or kept[0] != settings or len(kept[1]) > len(prompt) or not all(map(is_, kept[1], prompt)):
+        if kept is None or kept[0] != settings or not _begins_with(prompt, kept[1]):
             return 0, None
         return len(kept[1]), kept[2]
 
@@ -211,13 +238,29 @@ class PromptMemo:
         """Keep what this prompt was encoded to."""
         self._kept = (settings, prompt, encoded)
 
+    def tools(self, settings: object, tools: tuple[ToolDefinition, ...], encode: Callable[[], T]) -> T:
+        """What these very tools are encoded to with these settings; encoded if they were not before."""
+        kept = self._tools
+        if kept is None or kept[0] != settings or kept[1] is not tools:
+            self._tools = kept = (settings, tools, encode())
+        encoded: T = kept[2]
+        return encoded
+
+
+def _begins_with(prompt: tuple[PromptMessage, ...], earlier: tuple[PromptMessage, ...]) -> bool:
+    if len(earlier) > len(prompt):
+        return False
+    if isinstance(prompt, GrowingPrompt) and prompt.continues(earlier):
+        return True
+    return all(map(is_, earlier, prompt))
+
 
 def checked_options(value: JsonObject) -> JsonObject:
     """Provider options, checked and copied. Raises InvalidInput."""
     return copied_object(value, what="provider_options")
 
 
-@attrs.frozen
+@frozen
 class ModelRequest:
     """One request to a model, in no provider's format.
 
@@ -233,6 +276,9 @@ class ModelRequest:
         default=None, validator=bounds.optional(bounds.integer(minimum=1, maximum=limits.MAX_OUTPUT_TOKENS))
     )
     memo: PromptMemo = attrs.field(factory=PromptMemo, eq=False, repr=False)
+
+
+_encode_message = encoder(PromptMessage)
 
 
 class PromptDigest:
@@ -252,7 +298,7 @@ class PromptDigest:
     def extend(self, messages: Iterable[PromptMessage]) -> None:
         """Add messages at the end of the prompt."""
         for message in messages:
-            self._sha.update(b"," * (self.messages > 0) + encode(message, PromptMessage))
+            self._sha.update(b"," * (self.messages > 0) + _encode_message(message))
             self.messages += 1
 
     def value(self, surface: RequestSurface) -> str:

@@ -1,41 +1,50 @@
 """The few trio forms that the floors above use everywhere.
 
 Nurseries raise groups, and a group that wraps the one plain error of its body is no use to a caller. Cleanup that
-waits must be shielded and bounded. Both are written once, here.
+waits must be shielded and bounded. What runs by the hundred must weigh little. Each is written once, here.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 
 import trio
 
 from maka_trio.limits import CLEANUP_SECONDS
 
 
-@asynccontextmanager
-async def owned_nursery() -> AsyncGenerator[trio.Nursery, None]:
+class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - it is used as a function is
     """A nursery whose block raises its own exception bare.
 
     For nurseries whose tasks keep their failures as values: then the only error that can cross is the body's. It
     cancels the tasks, waits for them, and comes out as it went in. A task that raises all the same comes out as a
     group, which is a bug report. Cancellation passes as in any nursery.
     """
-    failure: Exception | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            try:
-                yield nursery
-            except Exception as error:
-                failure = error
-                nursery.cancel_scope.cancel()
-    except BaseException as error:  # noqa: ASYNC103 - the body's failure takes the cancel's place
-        # A cancel from outside that meets the body's own failure does not hide it: as in a group, the failure stays.
-        if failure is None or not _is_cancellation(error):
-            raise
-    if failure is not None:
-        raise failure
+
+    __slots__ = ("_manager", "_nursery")
+
+    async def __aenter__(self) -> trio.Nursery:
+        """Open it."""
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+        return self._nursery
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Wait for the tasks. The failure of the block, if it has one, goes on as it came."""
+        if not isinstance(error, Exception):
+            return await self._manager.__aexit__(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
+        self._nursery.cancel_scope.cancel()
+        try:
+            await self._manager.__aexit__(None, None, None)  # noqa: ASYNC102
+        except BaseException as other:  # noqa: ASYNC103 - the block's failure takes the cancel's place
+            # A cancel from outside that meets a failure does not hide it: as in a group, the failure stays.
+            if not _is_cancellation(other):
+                raise
+        return None
 
 
 def _is_cancellation(error: BaseException) -> bool:
@@ -43,6 +52,36 @@ def _is_cancellation(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)[1] is None
     return isinstance(error, trio.Cancelled)
+
+
+class Latch:
+    """A `trio.Event` that weighs little until somebody waits for it: most are set before, and there are many."""
+
+    __slots__ = ("_event", "_set")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._event: trio.Event | None = None
+
+    def is_set(self) -> bool:
+        """Whether it happened."""
+        return self._set
+
+    def set(self) -> None:
+        """It happened: wake whoever waits."""
+        self._set = True
+        event, self._event = self._event, None
+        if event is not None:
+            event.set()
+
+    async def wait(self) -> None:
+        """Wait until it has happened. A checkpoint in any case."""
+        if self._set:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._event is None:
+            self._event = trio.Event()
+        await self._event.wait()
 
 
 async def finish_within(cleanup: Callable[[], Awaitable[object]], seconds: float = CLEANUP_SECONDS) -> bool:

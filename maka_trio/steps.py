@@ -31,9 +31,10 @@ from maka_trio.facts.model import (
     ToolCallReady,
     ToolResultPart,
 )
+from maka_trio.records import define
 
 
-@attrs.define
+@define
 class _OpenText:
     text_kind: TextKind
     provider_options: JsonObject | None
@@ -57,7 +58,7 @@ class StepBuilder:
         self._parts: list[_OpenText | ModelPart] = []
         self._texts: dict[str, _OpenText] = {}
         self._calls: dict[str, ModelToolCall] = {}
-        self._answered: set[str] = set()
+        self._answered: dict[str, None] = {}  # few or none, and an empty set weighs three times as much
         self._metadata = ResponseMetadata()
         self._finished: Finished | None = None
         self._fault: str | None = None
@@ -103,6 +104,14 @@ class StepBuilder:
                 self._accept_finish(event)
             case _:
                 raise self._void(f"{excerpt(event)} is no model event")
+
+    def push_text(self, part_id: str, text: str) -> None:
+        """Take a delta of text and nothing else, as `push` would. Raises as it does."""
+        part = self._texts.get(part_id)
+        if part is None or part.finished or self._finished is not None or self._fault is not None:
+            self.push(PartDelta(part_id, text))  # which says what is wrong
+        else:
+            part.pieces.append(text)
 
     def finish(self) -> ModelStep:
         """The whole step.
@@ -160,7 +169,7 @@ class StepBuilder:
             raise self._void(f"a provider result for {excerpt(event.id)}, which the provider did not call so")
         if event.id in self._answered:
             raise self._void(f"two provider results for {excerpt(event.id)}")
-        self._answered.add(event.id)
+        self._answered[event.id] = None
         self._parts.append(ToolResultPart(event.id, event.name, event.output, event.is_error, event.provider_options))
 
     def _accept_finish(self, event: Finished) -> None:

@@ -73,7 +73,7 @@ CONTENT_PARTS = st.one_of(
     st.builds(facts.TextContent, TEXT),
     st.builds(facts.MediaContent, MEDIA_TYPES, data=st.binary(max_size=8), filename=optional(TEXT)),
     st.builds(facts.MediaContent, MEDIA_TYPES, url=TEXT, detail=st.sampled_from([None, "low", "high"])),
-    st.builds(facts.MediaContent, MEDIA_TYPES, artifact=IDS),
+    st.builds(facts.MediaContent, MEDIA_TYPES, artifact=IDS, digest=optional(DIGESTS)),
 )
 TOOL_OUTPUTS = st.one_of(
     st.builds(facts.TextOutput, TEXT),
@@ -145,6 +145,8 @@ CONFIGURATIONS = st.builds(
     st.sampled_from([None, "/", "/tmp/work"]),
     st.integers(min_value=1, max_value=64),
 )
+BOUNDARIES = st.builds(facts.RunBoundary, INVOCATIONS, st.integers(min_value=1, max_value=2**63 - 1), DIGESTS)
+CLAIMS = st.builds(facts.ContinuationClaim.of, BOUNDARIES, base_digest=DIGESTS, replay_digest=DIGESTS)
 OPENINGS = st.one_of(
     st.builds(
         facts.MessageOpening,
@@ -154,7 +156,7 @@ OPENINGS = st.one_of(
         st.booleans(),
         optional(SURFACES),
     ),
-    st.builds(facts.ContinuationOpening, JSON_OBJECTS, DIGESTS),
+    st.builds(facts.ContinuationOpening, CLAIMS, DIGESTS, optional(SURFACES)),
     st.builds(facts.HandoffOpening, JSON_OBJECTS, JSON_OBJECTS),
     st.builds(facts.ContextCompactOpening, NOT_BLANK),
     st.builds(facts.CodeOpening, TEXT),
@@ -221,6 +223,18 @@ FACTS_BY_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     facts.ExecutorCompleted: st.builds(facts.ExecutorCompleted, TEXT),
     facts.MessageImported: st.builds(facts.MessageImported, TEXT, JSON_OBJECTS),
     facts.InvocationEnded: st.builds(facts.InvocationEnded, INVOCATION_OUTCOMES),
+    facts.BodyDeleted: st.builds(
+        facts.BodyDeleted,
+        NOT_BLANK,
+        COUNTS,
+        DIGESTS,
+        DIGESTS,
+        optional(IDS),
+        optional(IDS),
+        optional(IDS),
+        optional(IDS),
+        optional(USAGES),
+    ),
 }
 FACTS: st.SearchStrategy[Any] = st.one_of(*FACTS_BY_KIND.values())
 EVENTS = st.builds(facts.RuntimeEvent, IDS, COUNTS, INVOCATIONS, FACTS)

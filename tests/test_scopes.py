@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from maka_trio.scopes import finish_within, owned_nursery
+from maka_trio.scopes import Latch, finish_within, owned_nursery
 
 
 async def test_the_error_of_an_owned_block_comes_out_bare() -> None:
@@ -84,3 +84,35 @@ async def test_cleanup_is_shielded_and_bounded(autojump_clock: trio.testing.Mock
         assert await finish_within(quick, 2)
         assert not await finish_within(trio.sleep_forever, 2)
     assert ran == ["quick"]
+
+
+async def test_a_latch_lets_everybody_through_once_it_is_set(nursery: trio.Nursery) -> None:
+    """Those who wait, and those who come later; each passes a checkpoint."""
+    latch, through = Latch(), []
+
+    async def wait(name: str) -> None:
+        await latch.wait()
+        through.append(name)
+
+    nursery.start_soon(wait, "early")
+    nursery.start_soon(wait, "early")
+    await trio.testing.wait_all_tasks_blocked()
+    assert not latch.is_set()
+    assert through == []
+    latch.set()
+    latch.set()
+    assert latch.is_set()
+    await trio.testing.wait_all_tasks_blocked()
+    with trio.testing.assert_checkpoints():
+        await wait("late")
+    assert through == ["early", "early", "late"]
+
+
+async def test_a_cancelled_wait_for_a_latch_changes_nothing() -> None:
+    """It can be set and waited for afterwards."""
+    latch = Latch()
+    with trio.move_on_after(0.01) as waited:
+        await latch.wait()
+    assert waited.cancelled_caught
+    latch.set()
+    await latch.wait()

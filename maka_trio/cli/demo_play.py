@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import attrs
 import trio
 
 from maka_trio import laws
@@ -29,6 +28,7 @@ from maka_trio.limits import MIB
 from maka_trio.log.event_log import EventLog
 from maka_trio.log.follow import Follower
 from maka_trio.models.executor import ModelExecutor
+from maka_trio.records import frozen
 from maka_trio.request import ProviderKind
 from maka_trio.scopes import owned_nursery
 from maka_trio.testing import ScriptedProvider
@@ -41,7 +41,7 @@ TIMELINE_EVENTS = 1_000_000
 TIMELINE_BYTES = 256 * MIB
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlayOptions:
     """What of the play can be chosen."""
 

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from maka_trio.facts.json_value import JsonObject
+from maka_trio.records import define
 from maka_trio.testing import Call, Gate
 from maka_trio.tools.call import ToolCall
 from maka_trio.tools.catalog import ToolCatalog
@@ -36,7 +37,7 @@ FINAL_ANSWER = "The 20 blue mugs are ordered. The green ones are not: that order
 AFTER_RECORDING = "(The recording is over; from here on the script speaks.)"
 
 
-@attrs.define
+@define
 class Shop:
     """What the tools work on.
 

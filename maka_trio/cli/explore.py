@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import attrs
-
 from maka_trio.cli.explore_progress import Progress
 from maka_trio.cli.load import load
 from maka_trio.cli.screen import Look, Screen, stderr, stdout
 from maka_trio.cli.usage import UsageError, positive_int, positive_seconds
+from maka_trio.records import frozen
 from maka_trio.testing.crash import crash_everywhere, only_recover
 from maka_trio.testing.exploration import Exploration, Watch
 from maka_trio.testing.explorer import explore
@@ -95,7 +94,7 @@ def command(arguments: argparse.Namespace) -> int:
 # --- exploring ----------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class _Way:
     """One way to explore the scenario."""
 

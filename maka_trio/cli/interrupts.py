@@ -6,15 +6,15 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import attrs
 import trio
 
+from maka_trio.records import define
 from maka_trio.scopes import owned_nursery
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 
 
-@attrs.define
+@define
 class Interruption:
     """Whether a signal came, and which came first."""
 

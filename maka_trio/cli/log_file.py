@@ -13,7 +13,6 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
-from urllib.parse import quote
 
 from maka_trio.errors import LogCorrupt, LogUnsupported, StoreError
 from maka_trio.facts.event import StoredEvent
@@ -24,7 +23,7 @@ from maka_trio.log.faults import translated
 from maka_trio.log.lease import lock_path
 from maka_trio.log.queries import Head
 from maka_trio.log.reader import Reader
-from maka_trio.log.schema import open_reader, recognise
+from maka_trio.log.schema import open_immutable, open_reader, recognise
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 4 * MIB
@@ -102,7 +101,7 @@ class LogFile:
     def _connect(self, state: _State | None) -> sqlite3.Connection:
         if state is None:
             return open_reader(self.path)
-        return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        return open_immutable(self.path)
 
     def _unowned_state(self) -> _State | None:
         """What tells a changed file from an unchanged one, or None for a file that is being written."""

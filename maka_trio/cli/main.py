@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
-from maka_trio.cli import code, decode, demo, doctor, explore, export, import_, log, run, verify
+from maka_trio.cli import code, decode, demo, doctor, explore, export, import_, log, retire, run, verify
 from maka_trio.cli.escape import clip, one_line
 from maka_trio.cli.screen import discard_output
 from maka_trio.cli.usage import Parser, UsageError
@@ -65,7 +65,7 @@ def _parser() -> Parser:
     parser = Parser(prog="maka-trio", description="Runs LLM agents on trio with a durable log.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"maka-trio {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (demo, run, code, log, decode, verify, export, import_, doctor, explore):
+    for command in (demo, run, code, log, decode, verify, export, import_, retire, doctor, explore):
         command.add_to(commands)
     return parser
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-import attrs
-
 from maka_trio.cli.usage import UsageError
+from maka_trio.records import frozen
 from maka_trio.request import ApiKey, ProviderConfig, ProviderKind
 
 
-@attrs.frozen
+@frozen
 class Route:
     """What a word on the command line stands for."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
-
 from maka_trio import limits
 from maka_trio.cli.usage import UsageError
 from maka_trio.errors import AdapterError, ModelError
@@ -17,6 +15,7 @@ from maka_trio.facts.message import Message
 from maka_trio.facts.model import ModelEvent, ModelStep
 from maka_trio.protocol.registry import adapter_for
 from maka_trio.protocol.sse import SseDecoder
+from maka_trio.records import frozen
 from maka_trio.request import ApiKey, ModelRequest, ProviderConfig, ProviderKind
 from maka_trio.steps import StepBuilder
 
@@ -38,7 +37,7 @@ def read_recording(path: Path) -> bytes:
     return body
 
 
-@attrs.frozen
+@frozen
 class Decoded:
     """A model event and the byte at which the wire event that completed it begins."""
 
@@ -46,7 +45,7 @@ class Decoded:
     event: ModelEvent
 
 
-@attrs.frozen
+@frozen
 class Fault:
     """Why a recording is no step, and the byte at which that was seen."""
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-import attrs
-
 from maka_trio.cli.escape import clip, columns, one_line
 from maka_trio.cli.screen import Look, Screen, Span
 from maka_trio.cli.words import EXCERPT, Words, describe, quoted
 from maka_trio.facts.event import (
+    BodyDeleted,
     Fact,
     InvocationEnded,
     InvocationOpened,
@@ -27,11 +26,12 @@ from maka_trio.facts.event import (
     ToolSettled,
 )
 from maka_trio.facts.model import PartDelta, PartFinished, PartStarted, TextKind
+from maka_trio.records import define, frozen
 
 SESSION_COLUMNS = 20
 
 
-@attrs.frozen
+@frozen
 class Row:
     """What one line shows. `first` and `last` are the sequences it stands for; `recorded_at` is the first one's."""
 
@@ -43,7 +43,7 @@ class Row:
     words: Words
 
 
-@attrs.define
+@define
 class _Streamed:
     """Consecutive events of one text part."""
 
@@ -61,11 +61,26 @@ class _Streamed:
         return Row(self.first, self.last, self.event.recorded_at, self.event.invocation.session_id, 2, words)
 
 
+@define
+class _Gone:
+    """Consecutive observations whose bodies were deleted."""
+
+    first: int
+    last: int
+    event: RuntimeEvent
+    count: int = 0
+
+    def row(self) -> Row:
+        words = Words("·", f"deleted: {self.count} of what was streamed", Look.FAINT)
+        return Row(self.first, self.last, self.event.recorded_at, self.event.invocation.session_id, 2, words)
+
+
 class Timeline:
     """Folds events, in the order of their sequences, into rows."""
 
     def __init__(self) -> None:
         self._streamed: _Streamed | None = None
+        self._gone: _Gone | None = None
         self._thinking: set[tuple[str, str]] = set()
         self._tools: dict[str, str] = {}
 
@@ -74,15 +89,28 @@ class Timeline:
         fact = stored.event.fact
         if isinstance(fact, ModelObserved) and isinstance(fact.event, PartStarted | PartDelta | PartFinished):
             return self._stream(stored, fact, fact.event)
+        if isinstance(fact, BodyDeleted) and fact.of_kind == ModelObserved.kind:
+            return self._pass_over(stored)
         rows = self.flush()
         rows.append(self._row(stored, fact))
         self._forget(fact)
         return rows
 
     def flush(self) -> list[Row]:
-        """The row of the text that may still go on."""
-        streamed, self._streamed = self._streamed, None
-        return [streamed.row()] if streamed is not None else []
+        """The row of what may still go on: text, or the stubs of it."""
+        rows = [kept.row() for kept in (self._streamed, self._gone) if kept is not None]
+        self._streamed = self._gone = None
+        return rows
+
+    def _pass_over(self, stored: StoredEvent) -> list[Row]:
+        rows: list[Row] = []
+        gone = self._gone
+        if gone is None or gone.event.invocation != stored.event.invocation:
+            rows = self.flush()
+            gone = self._gone = _Gone(stored.sequence, stored.sequence, stored.event)
+        gone.last = stored.sequence
+        gone.count += 1
+        return rows
 
     def _stream(
         self, stored: StoredEvent, fact: ModelObserved, event: PartStarted | PartDelta | PartFinished
@@ -123,14 +151,18 @@ class Timeline:
                 self._thinking = {key for key in self._thinking if key[0] != step_id}
 
 
+_DEPTHS = {
+    **dict.fromkeys((InvocationOpened.kind, InvocationEnded.kind), 0),
+    **dict.fromkeys((ModelRequested.kind, ModelCompleted.kind, ModelInterrupted.kind), 1),
+}
+
+
 def _depth(fact: Fact) -> int:
     match fact:
-        case InvocationOpened() | InvocationEnded():
-            return 0
-        case ModelRequested() | ModelCompleted() | ModelInterrupted():
-            return 1
+        case BodyDeleted():
+            return _DEPTHS.get(fact.of_kind, 2)
         case _:
-            return 2
+            return _DEPTHS.get(fact.kind, 2)
 
 
 class TimelinePrinter:

@@ -60,12 +60,17 @@ class _Check:
         """How many events it has read."""
         return self._pass.events
 
+    @property
+    def deleted(self) -> int:
+        """How many of them have no bodies any more."""
+        return self._pass.deleted
+
     def violations(self) -> Iterator[Violation]:
         """What is wrong, in the order of the log."""
         with Progress("verifying", self._pass.high_water) as progress:
-            for found in self._pass.found():
-                progress.at(found.sequence)
-                for violation in self._pass.judge(found):
+            for page in self._pass.pages():
+                progress.at(self._pass.looked_at)
+                for violation in page:
                     progress.hide()
                     yield violation
         yield from self._pass.ends()
@@ -77,11 +82,12 @@ def _as_json(violation: Violation) -> dict[str, str | int | None]:
 
 def _summarise(screen: Screen, check: _Check, *, as_json: bool) -> None:
     if as_json:
-        write_json_line(screen, {"events": check.events, "violations": check.broken})
+        write_json_line(screen, {"events": check.events, "deleted": check.deleted, "violations": check.broken})
     elif check.broken:
         screen.line((f"not lawful: {_count(check.broken, 'violation')} in {_count(check.events, 'event')}", Look.BAD))
     else:
-        screen.line((f"✓ lawful: the {len(LAWS)} laws hold over {_count(check.events, 'event')}", Look.GOOD))
+        deleted = f", {check.deleted} of them without their bodies" if check.deleted else ""
+        screen.line((f"✓ lawful: the {len(LAWS)} laws hold over {_count(check.events, 'event')}{deleted}", Look.GOOD))
 
 
 def _count(number: int, what: str) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from typing import TypeAlias
 
-import attrs
-
 from maka_trio.cli.escape import clip, one_line
 from maka_trio.cli.screen import Look
 from maka_trio.facts.context import StepPurpose
 from maka_trio.facts.event import (
+    BodyDeleted,
     ContextCheckpointRecorded,
     ExecutorCompleted,
     ExecutorObserved,
@@ -50,7 +49,7 @@ from maka_trio.facts.model import (
     SourceCited,
     ToolCallReady,
 )
-from maka_trio.facts.opening import CodeOpening, MessageOpening
+from maka_trio.facts.opening import CodeOpening, ContinuationOpening, MessageOpening, RequestSurface
 from maka_trio.facts.outcome import (
     Cancelled,
     Compacted,
@@ -66,12 +65,13 @@ from maka_trio.facts.outcome import (
     Succeeded,
     ToolOutcome,
 )
+from maka_trio.records import frozen
 
 EXCERPT = 400
 """Columns of foreign text in one line, whatever the width of the terminal."""
 
 
-@attrs.frozen
+@frozen
 class Words:
     """One line: a mark, and the text beside it, both in one look."""
 
@@ -128,13 +128,21 @@ def describe(fact: Fact, tool: str | None = None) -> Words:
 def _opened(fact: InvocationOpened) -> Words:
     match fact.input:
         case MessageOpening() as opening:
-            tools = [definition.name for definition in opening.surface.tools] if opening.surface else []
-            offered = f"  (tools: {', '.join(map(excerpt, tools[:8]))}{', …' if len(tools) > 8 else ''})"
-            return Words("●", f"asked {quoted(opening.content.text)}{offered if tools else ''}", Look.USER)
+            return Words("●", f"asked {quoted(opening.content.text)}{_offered(opening.surface)}", Look.USER)
+        case ContinuationOpening() as opening:
+            source = opening.claim.source
+            goes_on = f"goes on from run {short(source.invocation.run_id)}, which ended at {source.high_water}"
+            return Words("●", f"{goes_on}{_offered(opening.surface)}", Look.USER)
         case CodeOpening() as opening:
             return Words("●", f"program {quoted(opening.source)}", Look.USER)
         case other:
             return Words("●", f"opened by {other.kind}", Look.USER)
+
+
+def _offered(surface: RequestSurface | None) -> str:
+    tools = [definition.name for definition in surface.tools] if surface else []
+    more = ", …" if len(tools) > 8 else ""
+    return f"  (tools: {', '.join(map(excerpt, tools[:8]))}{more})" if tools else ""
 
 
 def ended(outcome: InvocationOutcome) -> Words:
@@ -233,8 +241,17 @@ def _other(fact: Fact) -> Words:
             return Words("✓", f"foreign agent answers {quoted(text)}", Look.MODEL)
         case MessageImported(source=source):
             return Words("·", f"message imported from {excerpt(source)}")
+        case BodyDeleted():
+            return _deleted(fact)
         case _:
             return Words("·", fact.kind)
+
+
+def _deleted(fact: BodyDeleted) -> Words:
+    what = " ".join(excerpt(one) for one in (fact.name, fact.model_id, fact.outcome) if one is not None)
+    cost = usage_texts(fact.usage) if fact.usage is not None else []
+    left = ", ".join([what, *cost] if what else cost)
+    return Words("·", f"deleted: {fact.of_kind}{f' ({left})' if left else ''}, {fact.size} bytes", Look.FAINT)
 
 
 # --- model events -------------------------------------------------------------------------------------------

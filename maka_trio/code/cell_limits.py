@@ -7,6 +7,7 @@ import attrs
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.limits import KIB, MIB
+from maka_trio.records import frozen
 
 LONGEST_EXECUTION = 3600.0
 """Seconds of running time that a cell may be given at most."""
@@ -17,7 +18,7 @@ def _seconds(instance: object, attribute: attrs.Attribute[float], value: float) 
         raise InvalidInput(f"{attribute.name}={value!r} must be seconds, more than 0 and at most {LONGEST_EXECUTION:g}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CellLimits:
     """What one code cell may use. Sizes are bytes.
 

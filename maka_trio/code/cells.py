@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import attrs
 import trio
 
 from maka_trio.code.cell import Cell
@@ -33,6 +32,7 @@ from maka_trio.facts.identity import CodeCell, Invocation, ToolCallIdentity, new
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.opening import ToolDefinition
 from maka_trio.facts.outcome import ToolRejection
+from maka_trio.records import frozen
 from maka_trio.scopes import owned_nursery
 from maka_trio.tools.call import ToolCall
 from maka_trio.tools.catalog import ToolCatalog, ToolNesting, ToolRegistration, ToolSemantics
@@ -231,7 +231,7 @@ def _cell_tool(handler: Any) -> ToolRegistration:
     return ToolRegistration(ToolDefinition(CELL, "", True), handler, built_in=True)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Exec:
     """The handler of `exec`."""
 
@@ -254,7 +254,7 @@ class _Exec:
         return await self.cells.observe(cell, call, seconds=options.yield_seconds, tokens=options.output_tokens)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Wait:
     """The handler of `wait`."""
 

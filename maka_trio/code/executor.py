@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-import attrs
 import trio
 
 from maka_trio.code.cell_limits import CellLimits
@@ -14,6 +13,7 @@ from maka_trio.code.sandbox import CellEnd, CellFunctions, run_cell
 from maka_trio.code.store import SessionStore
 from maka_trio.code.turn import Write
 from maka_trio.errors import InvalidInput
+from maka_trio.records import frozen
 
 MOST: Final = 4096
 
@@ -21,7 +21,7 @@ LIVE_CELLS: Final = 64
 """Cells that live at once, whichever runs they belong to. Each is a process; idle, it takes about 12 MiB."""
 
 
-@attrs.frozen
+@frozen
 class CodeStatistics:
     """A snapshot of a `CodeExecutor`.
 

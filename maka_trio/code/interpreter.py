@@ -6,10 +6,13 @@ turns with one knows neither threads nor processes.
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
+import outcome
 import trio
 
 from maka_trio.code.cell_limits import CellLimits
@@ -81,15 +84,47 @@ class PythonInterpreters:
 
     def make(self, limits: CellLimits, write: Write, threads: trio.CapacityLimiter | None) -> Interpreter:
         """See `Interpreters.make`."""
-        return _Threaded(Worker(limits, write), threads)
+        return _Threaded(Worker(limits, write), threads or trio.to_thread.current_default_thread_limiter())
+
+
+class _Turns:
+    """A thread in which the turns of one worker are taken, so that none has to look for a thread first."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[trio.lowlevel.Task, Callable[[], object]] | None] = queue.SimpleQueue()
+        self._token = trio.lowlevel.current_trio_token()
+        trio.lowlevel.start_thread_soon(self._work, lambda ended: None, name="maka_trio program")
+
+    async def take(self, call: Callable[[], T]) -> T:
+        """Call it there. Not cancellable."""
+        self._queue.put((trio.lowlevel.current_task(), call))
+        result: T = await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
+        return result
+
+    def end(self) -> None:
+        """No more turns are taken."""
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            task, call = job
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(trio.lowlevel.reschedule, task, outcome.capture(call))
+            del job, call  # whoever waits for the next one does not keep the last
+
+
+def _keep_waiting(_: object) -> trio.lowlevel.Abort:
+    """A turn ends by itself; who cannot wait kills the interpreter."""
+    return trio.lowlevel.Abort.FAILED
 
 
 class _Threaded:
-    """A worker whose turns are taken in threads."""
+    """A worker whose turns are taken in a thread."""
 
-    def __init__(self, worker: Worker, threads: trio.CapacityLimiter | None) -> None:
+    def __init__(self, worker: Worker, running: trio.CapacityLimiter) -> None:
         self._worker = worker
-        self._threads = threads
+        self._running = running
+        self._turns: _Turns | None = None
 
     async def open(self, tools: Iterable[str], helpers: Iterable[str]) -> None:
         await self._in_thread(partial(self._worker.open, {name: name for name in tools}, helpers))
@@ -110,9 +145,22 @@ class _Threaded:
         self._worker.kill()
 
     async def aclose(self) -> None:
-        with trio.CancelScope(shield=True):  # a killed process ends by itself
-            # A limiter of its own: neither programs that run nor anybody's blocking work may keep it waiting.
-            await trio.to_thread.run_sync(self._worker.close, limiter=trio.CapacityLimiter(1))
+        turns, self._turns = self._turns, None
+        if turns is None:
+            return
+        try:
+            await turns.take(self._worker.close)  # a killed process ends by itself, and is not one that runs
+        finally:
+            turns.end()
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(call, limiter=self._threads)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            self._running.acquire_on_behalf_of_nowait(self)
+        except trio.WouldBlock:
+            await self._running.acquire_on_behalf_of(self)
+        self._turns = self._turns or _Turns()
+        try:
+            return await self._turns.take(call)
+        finally:
+            self._running.release_on_behalf_of(self)

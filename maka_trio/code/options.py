@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-import attrs
-
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.json_value import JsonObject
+from maka_trio.records import frozen
 from maka_trio.tools.failure import bounded
 
 PRAGMA: Final = "# @exec:"
@@ -52,7 +51,7 @@ WAIT_SCHEMA: Final[JsonObject] = {
 }
 
 
-@attrs.frozen
+@frozen
 class ExecOptions:
     """A call of `exec`. The program is whole, its first line included."""
 
@@ -61,7 +60,7 @@ class ExecOptions:
     output_tokens: int
 
 
-@attrs.frozen
+@frozen
 class WaitOptions:
     """A call of `wait`."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-import attrs
-
 from maka_trio.facts.json_value import JSON
+from maka_trio.records import frozen
 
 MESSAGE_BYTES = 4096
 """What is kept of the text of a program's error, in UTF-8."""
@@ -25,14 +24,14 @@ class ProgramFault(StrEnum):
     LIMIT_EXCEEDED = "limit_exceeded"
 
 
-@attrs.frozen
+@frozen
 class ProgramValue:
     """The program came to its end, or to `exit`; `value` is its last expression, or what it gave to `exit`."""
 
     value: JSON
 
 
-@attrs.frozen
+@frozen
 class ProgramError:
     """The program failed.
 

@@ -32,6 +32,7 @@ from maka_trio.code.turn import (
 from maka_trio.errors import CleanupUnconfirmed, InvalidInput, ToolError
 from maka_trio.facts.codec import canonical, parse_json
 from maka_trio.facts.json_value import JSON
+from maka_trio.records import frozen
 from maka_trio.scopes import owned_nursery
 from maka_trio.tools.failure import bounded
 
@@ -53,7 +54,7 @@ class Exit(Exception):
         self.result = result
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CellFunctions:
     """What a program may call.
 
@@ -66,7 +67,7 @@ class CellFunctions:
     helpers: Mapping[str, Helper] = attrs.field(factory=dict)
 
 
-@attrs.frozen
+@frozen
 class CellEnd:
     """How a program ended, and how many calls of tools it made."""
 
@@ -219,8 +220,14 @@ class _Cell:
     async def _call(self, wanted: ToolWanted) -> None:
         """One call of a tool, in a task of its own."""
         try:
-            async with self._in_flight:
+            try:
+                self._in_flight.acquire_nowait()
+            except trio.WouldBlock:
+                await self._in_flight.acquire()
+            try:
                 self._answers[wanted.number] = await self._answered(wanted)
+            finally:
+                self._in_flight.release()
             self._news.set()
         except Exception as fault:
             self._fail(fault)

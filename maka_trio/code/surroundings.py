@@ -21,6 +21,7 @@ from maka_trio.facts.event import EventSink, RuntimeEvent, ToolNotified, ToolRej
 from maka_trio.facts.identity import CodeMode, Invocation, ToolCallIdentity, new_id
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.outcome import EffectFailed, EffectUnknown, Succeeded, ToolOutcome
+from maka_trio.records import frozen
 from maka_trio.tools.catalog import ToolCatalog, ToolRegistration, ToolSemantics
 from maka_trio.tools.journal import Operation, ToolJournal
 
@@ -28,7 +29,7 @@ NOTIFICATION: Final = "The program {cell_id} says while it runs:\n<notification>
 """How the model is shown what a program notifies it of: as no user's words and no tool's result."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Surroundings:
     """What the programs of one run share.
 
@@ -81,7 +82,7 @@ def _result(outcome: ToolOutcome, payload: bytes | None) -> str:
             raise ToolFailed(message)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Helpers:
     """The functions of a program that are no tools. Their names and arguments are part of what a model is told."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import attrs
-
 from maka_trio.code.outcome import ProgramResult
 from maka_trio.errors import MakaError
+from maka_trio.records import frozen
 
 
-@attrs.frozen
+@frozen
 class ToolWanted:
     """The program called a tool. It may go on and await the answer later, under this number.
 
@@ -24,7 +23,7 @@ class ToolWanted:
     alone: bool
 
 
-@attrs.frozen
+@frozen
 class HelperWanted:
     """The program called a helper and waits for the answer."""
 
@@ -32,7 +31,7 @@ class HelperWanted:
     payload: str
 
 
-@attrs.frozen
+@frozen
 class SleepWanted:
     """The program sleeps: as a whole, or (with a number) one of its tasks."""
 
@@ -40,7 +39,7 @@ class SleepWanted:
     number: int | None
 
 
-@attrs.frozen
+@frozen
 class Waiting:
     """Every task of the program waits for one of these answers."""
 
@@ -50,7 +49,7 @@ class Waiting:
 Turn: TypeAlias = ToolWanted | HelperWanted | SleepWanted | Waiting | ProgramResult
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """What a call came to: JSON text, or a failure that is raised in the program."""
 

@@ -26,7 +26,10 @@ class Turnstile:
                     await self._empty.wait()
                 yield
             return
-        async with self._next:
+        if self._next.locked():  # by an exclusive call, or whoever waits behind it
+            async with self._next:
+                self._inside += 1
+        else:
             self._inside += 1
         try:
             yield

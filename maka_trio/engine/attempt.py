@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-import attrs
 import trio
 
 from maka_trio import limits
@@ -38,8 +37,9 @@ from maka_trio.facts.event import (
 from maka_trio.facts.identity import ToolCallIdentity, new_id, provider_operation_id
 from maka_trio.facts.model import Finished, FinishReason, ModelEvent, ModelStep, ModelToolCall
 from maka_trio.facts.outcome import InterruptionStatus, ToolRejection
-from maka_trio.facts.scope import Session
+from maka_trio.facts.scope import Scope
 from maka_trio.models.executor import ModelExecutor
+from maka_trio.records import define, frozen
 from maka_trio.request import ModelRequest
 from maka_trio.steps import StepBuilder
 
@@ -49,7 +49,7 @@ _EVENTS_A_COMMIT = limits.BATCH_EVENTS // 2
 INCOMPLETE_TEXT = "the model stopped at its output limit before the step was complete"
 
 
-@attrs.frozen
+@frozen
 class RetryPolicy:
     """How often and how late a replay-safe failure is tried again. Times are seconds."""
 
@@ -75,7 +75,7 @@ class RetryPolicy:
         return backoff * (1 + self.jitter * draw())
 
 
-@attrs.frozen
+@frozen
 class AcceptedStep:
     """A step that is history now."""
 
@@ -83,11 +83,12 @@ class AcceptedStep:
     output: ModelStep
 
 
-@attrs.frozen
+@frozen
 class PreparedRequest:
-    """A request, frozen for a step and all its attempts, with the digests that its facts carry."""
+    """A request, frozen for a step and all its attempts, with the scope and the digests that its facts carry."""
 
     request: ModelRequest
+    source_scope: Scope
     input_digest: str
     route_identity: str
 
@@ -133,7 +134,7 @@ async def _attempt(ledger: RunLedger, models: ModelExecutor, prepared: PreparedR
     return AcceptedStep(attempt.step_id, attempt.step)
 
 
-@attrs.define
+@define
 class _Attempt:
     """One physical request. `unrecorded` was observed last and is committed together with the completion."""
 
@@ -147,7 +148,7 @@ class _Attempt:
         request = ModelRequested(
             step_id=self.step_id,
             model_id=prepared.request.provider.model,
-            source_scope=Session(self.ledger.invocation.session_id),
+            source_scope=prepared.source_scope,
             source_high_water=0,
             source_digest=NO_SOURCE,
             input_digest=prepared.input_digest,

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
 import trio
 
 from maka_trio.engine.ledger import RunLedger
 from maka_trio.facts.event import ToolSettled
 from maka_trio.facts.model import ModelToolCall
 from maka_trio.facts.outcome import Succeeded, ToolRejection
+from maka_trio.records import frozen
 from maka_trio.tools.admission import StepAdmission
 from maka_trio.tools.catalog import ToolCatalog, ToolRegistration, ToolSemantics
-from maka_trio.tools.handler import may_wait
 from maka_trio.tools.journal import ToolJournal
 
 
-@attrs.frozen
+@frozen
 class _Planned:
     call: ModelToolCall
     registration: ToolRegistration | None
@@ -75,7 +74,7 @@ class _Step:
         if planned.rejection is not None or planned.registration is None:
             await self._journal.reject(self._step_id, planned.call, planned.rejection or ToolRejection.unavailable())
             return
-        if may_wait(planned.registration.handler):
+        if planned.registration.waits:
             await self._ledger.flush()  # it may ask a person, who takes their time
         settled = await self._journal.execute(
             self._step_id, planned.call, planned.registration, dispatched=dispatched, settle=self._ledger.commit_soon

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import attrs
 import trio
 
 from maka_trio import limits
-from maka_trio.code.executor import CodeExecutor
 from maka_trio.engine.attempt import RetryPolicy
-from maka_trio.engine.input import RunInput, opening
+from maka_trio.engine.continuation import ContinuationCheck
+from maka_trio.engine.input import ContinuationWork, RunInput, opening
 from maka_trio.engine.run import Means, Run
 from maka_trio.engine.running import RunningInvocation
 from maka_trio.errors import Busy, EngineClosed, InvalidInput, RunCancelled
 from maka_trio.facts.identity import Invocation
 from maka_trio.log.event_log import EventLog
 from maka_trio.models.executor import ModelExecutor
+from maka_trio.records import frozen
 from maka_trio.scopes import owned_nursery
 
+if TYPE_CHECKING:  # Code Mode is an extra, imported where it is asked for
+    from maka_trio.code.executor import CodeExecutor
 
-@attrs.frozen
+
+@frozen
 class ActiveRun:
     """A run that holds its session, and the effects it has in flight."""
 
@@ -33,7 +36,7 @@ class ActiveRun:
     """The tools of these operations, in the same order."""
 
 
-@attrs.frozen
+@frozen
 class EngineStatistics:
     """A snapshot of an engine."""
 
@@ -68,13 +71,7 @@ class Engine:
         retry: RetryPolicy | None = None,
         message_bytes: int = limits.MESSAGE_TEXT_BYTES,
     ) -> None:
-        for name, value, kind in (
-            ("log", log, EventLog),
-            ("models", models, ModelExecutor),
-            ("code", code, CodeExecutor),
-        ):
-            if not isinstance(value, kind) and not (name == "code" and value is None):
-                raise InvalidInput(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+        _check_means(log, models, code)
         self._means = Means(log, models, retry if retry is not None else RetryPolicy(), code)
         self.code = code
         self._message_bytes = message_bytes
@@ -137,9 +134,10 @@ class Engine:
         process ran it. Only who had it admitted cancels it by being cancelled.
 
         Raises:
-            InvalidInput: refused by what can be known without the log.
-            CommitRejected: `reason` is `conflict`: the id or fingerprint was used for something else. Nothing was
-                written.
+            InvalidInput: refused by what can be known without the log; or the run that is to be continued is not where
+                its boundary says, or cannot be continued with these settings. Nothing was written.
+            CommitRejected: `reason` is `conflict`: the id or fingerprint was used for something else, or the run is
+                continued already. Nothing was written.
             SessionRetired: the session takes no more runs. Nothing was written.
             Busy: another run holds the session.
             ReconciliationRequired: the session's history may not be continued.
@@ -164,6 +162,21 @@ class Engine:
                     raise
                 continue  # whoever asked first gave up before anything was written
             return running, mine
+
+    async def check_continuation(self, run_input: RunInput) -> ContinuationCheck:
+        """What a run with `ContinuationWork` would claim and replay. Nothing is written.
+
+        So an earlier run whose end could not be written, which `start` would end first, stands in its way.
+
+        Raises:
+            InvalidInput, CommitRejected, SessionRetired, Busy, ReconciliationRequired, EngineClosed, StoreError: what
+                `start` would raise.
+        """
+        first = opening(run_input, message_bytes=self._message_bytes, code=self.code)
+        if not isinstance(run_input.work, ContinuationWork):
+            raise InvalidInput(f"check_continuation takes ContinuationWork, not {type(run_input.work).__name__}")
+        run = Run(self._means, run_input, first)
+        return await run.check(repeated=self._holder(run) is not None)
 
     async def drain(self) -> None:
         """Admit no more runs and wait for all, also for those whose callers are gone. Cancels nothing.
@@ -198,18 +211,27 @@ class Engine:
         Returns:
             The handle, and whether the session was claimed for it: not where the same request holds it already.
         """
-        if self._nursery is None or self._draining:
-            raise EngineClosed("the engine admits no runs: it is draining, closed, or not entered yet")
+        holder = self._holder(run)
+        if holder is not None:
+            return holder, False
+        assert self._nursery is not None
         session_id = run_input.invocation.session_id
-        if session_id in self._active:
-            running, holder = self._active[session_id]
-            if run.asked.repeats(holder.asked):
-                return running, False
-            raise self._busy(session_id)
         running = RunningInvocation(self._means.log, run_input.invocation, run.steering, self._message_bytes)
         self._active[session_id] = (running, run)
         self._nursery.start_soon(self._work, running, run, name=f"run {run_input.invocation.run_id}")
         return running, True
+
+    def _holder(self, run: Run) -> RunningInvocation | None:
+        """The run of the same request that holds the session; None where the session is free, else Busy."""
+        if self._nursery is None or self._draining:
+            raise EngineClosed("the engine admits no runs: it is draining, closed, or not entered yet")
+        session_id = run.asked.invocation.session_id
+        if session_id not in self._active:
+            return None
+        running, holder = self._active[session_id]
+        if run.asked.repeats(holder.asked):
+            return running
+        raise self._busy(session_id)
 
     def _busy(self, session_id: str) -> Busy:
         running, run = self._active[session_id]
@@ -234,3 +256,15 @@ class Engine:
         finally:
             del self._active[running.invocation.session_id]
             running.settle(failure)
+
+
+def _check_means(log: object, models: object, code: object) -> None:
+    """Raise InvalidInput for what an engine cannot work with."""
+    kinds: list[tuple[str, object, type]] = [("log", log, EventLog), ("models", models, ModelExecutor)]
+    if code is not None:
+        from maka_trio.code.executor import CodeExecutor
+
+        kinds.append(("code", code, CodeExecutor))
+    for name, value, kind in kinds:
+        if not isinstance(value, kind):
+            raise InvalidInput(f"{name} must be {kind.__name__}, not {type(value).__name__}")

@@ -6,19 +6,22 @@ and a run it refuses leaves no trace.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from maka_trio import limits
-from maka_trio.code.cells import code_surface
-from maka_trio.code.executor import CodeExecutor
+from maka_trio.continuing import identity_objection
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.facts.codec import digest, encode
+from maka_trio.facts.continuation import ContinuationClaim, RunBoundary
 from maka_trio.facts.event import Artifact, EventWrite, InvocationOpened, RuntimeEvent
 from maka_trio.facts.identity import Invocation, new_id
 from maka_trio.facts.json_value import JsonObject
 from maka_trio.facts.message import ContentPart, MediaContent, TextContent, UserMessage
 from maka_trio.facts.opening import (
+    ContinuationOpening,
     InvocationConfiguration,
     InvocationInput,
     MessageInput,
@@ -26,13 +29,18 @@ from maka_trio.facts.opening import (
     RequestSurface,
     ToolDefinition,
     ToolMode,
+    fingerprint_digest,
 )
 from maka_trio.facts.outcome import ArtifactRef
+from maka_trio.records import frozen
 from maka_trio.request import ProviderConfig, checked_options
 from maka_trio.tools.catalog import ToolCatalog
 
+if TYPE_CHECKING:  # Code Mode is an extra, imported where it is asked for
+    from maka_trio.code.executor import CodeExecutor
 
-@attrs.frozen
+
+@frozen
 class MessageWork:
     """Answer a user message.
 
@@ -51,25 +59,45 @@ class MessageWork:
     allow_prior_unknown: bool = attrs.field(default=False, validator=bounds.flag)
 
 
-@attrs.frozen
+@frozen
+class ContinuationWork:
+    """Go on where a sealed run of the session stopped, without a new user message.
+
+    The model sees what that run saw and did, and nothing that the session did after it.
+
+    Args:
+        source: the end of that run, from `EventLog.boundary`. A run is continued once.
+        tools: what the model may call; those that the run called must be among them.
+        max_steps: model steps before the run ends with `StepLimit`; None for no limit.
+    """
+
+    source: RunBoundary = attrs.field(validator=bounds.instance(RunBoundary))
+    tools: ToolCatalog = attrs.field(factory=lambda: ToolCatalog([]), validator=bounds.instance(ToolCatalog))
+    max_steps: int | None = attrs.field(
+        default=None, validator=bounds.optional(bounds.integer(minimum=1, maximum=2**31 - 1))
+    )
+
+
+@frozen
 class RunInput:
     """One run: who, by which model, and what to do.
 
     Args:
         invocation: the identity; `Invocation.new(session_id)` makes a fresh turn.
         provider: where the model is.
-        work: what to do.
+        work: what to do: answer a message, or continue a run.
         provider_id: the application's own name for the provider connection.
         provider_options: options by protocol or dialect name, kept in the log: put no secret here.
         max_output_tokens: the output limit of each step, 1 to 10^10.
         supports_vision: whether images may be sent; otherwise a text stands in for them.
         configuration: what is frozen at admission.
-        request_fingerprint: the application's own name for this request, kept in the opening.
+        request_fingerprint: the application's own name for this request, kept in the opening; of a continuation its
+            SHA-256, unless it is one.
     """
 
     invocation: Invocation = attrs.field(validator=bounds.instance(Invocation))
     provider: ProviderConfig = attrs.field(validator=bounds.instance(ProviderConfig))
-    work: MessageWork = attrs.field(validator=bounds.instance(MessageWork))
+    work: MessageWork | ContinuationWork = attrs.field(validator=bounds.instance((MessageWork, ContinuationWork)))
     provider_id: str = attrs.field(default="", validator=bounds.text(limit=limits.IDENTITY_BYTES))
     provider_options: JsonObject = attrs.field(factory=dict, converter=checked_options)
     max_output_tokens: int | None = attrs.field(
@@ -96,6 +124,8 @@ def opening(
 ) -> EventWrite:
     """The opening of a run, with the media of its message as artifacts beside it.
 
+    That of a continuation claims what is known without the log; `continuation.claimed` adds what is not.
+
     Args:
         run_input: what was asked for.
         message_bytes: the text its message may have, in UTF-8.
@@ -107,19 +137,32 @@ def opening(
     if not isinstance(run_input, RunInput):
         raise InvalidInput(f"a run takes a RunInput, not {type(run_input).__name__}")
     tools = _offered(run_input, code)
-    content, artifacts = submitted_message(run_input.work.message, message_bytes)
-    fact_input = MessageOpening(
-        content,
-        request_fingerprint=run_input.request_fingerprint,
-        allow_prior_unknown=run_input.work.allow_prior_unknown,
-        surface=run_input.surface(tools),
-    )
+    surface = run_input.surface(tools)
+    artifacts: tuple[Artifact, ...] = ()
+    fact_input: MessageOpening | ContinuationOpening
+    match run_input.work:
+        case MessageWork() as work:
+            content, artifacts = submitted_message(work.message, message_bytes)
+            name = run_input.request_fingerprint
+            fact_input = MessageOpening(content, name, (), work.allow_prior_unknown, surface)
+        case ContinuationWork() as work:
+            fact_input = _continuation(run_input, work.source, surface)
     fact = InvocationOpened(fact_input, run_input.configuration)
     without_tools = attrs.evolve(fact_input, surface=None)
     size = len(encode(without_tools, InvocationInput))
     if size > limits.OPENING_BYTES:
         raise InvalidInput(f"the opening has {size} bytes of JSON; the limit is {limits.OPENING_BYTES}")
     return EventWrite(RuntimeEvent.new(run_input.invocation, fact), artifacts=artifacts)
+
+
+def _continuation(run_input: RunInput, source: RunBoundary, surface: RequestSurface) -> ContinuationOpening:
+    objection = identity_objection(run_input.invocation, source.invocation)
+    if objection is not None:
+        raise InvalidInput(objection)
+    name = run_input.request_fingerprint
+    if name is None:  # a request without a name is one of its own
+        name = run_input.invocation.invocation_id
+    return ContinuationOpening(ContinuationClaim.of(source), fingerprint_digest(name), surface)
 
 
 def _offered(run_input: RunInput, code: CodeExecutor | None) -> tuple[ToolDefinition, ...]:
@@ -130,6 +173,8 @@ def _offered(run_input: RunInput, code: CodeExecutor | None) -> tuple[ToolDefini
     if code is None:
         raise InvalidInput("tool_mode=ToolMode.CODE needs an engine with a CodeExecutor: Engine(log, models, code=...)")
     code.require()
+    from maka_trio.code.cells import code_surface
+
     return code_surface(tools, code)
 
 
@@ -149,7 +194,7 @@ def submitted_message(
         if isinstance(part, MediaContent) and part.data is not None:
             artifact = _artifact(part, part.data)
             artifacts.append(artifact)
-            part = attrs.evolve(part, data=None, artifact=artifact.ref.id)
+            part = attrs.evolve(part, data=None, artifact=artifact.ref.id, digest=artifact.ref.digest)
         parts.append(part)
     texts = "\n".join(part.text for part in parts if isinstance(part, TextContent))
     return _checked(MessageInput(texts, parts=tuple(parts)), limit), tuple(artifacts)

@@ -11,9 +11,7 @@ fact alone.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -24,11 +22,12 @@ from maka_trio.errors import CommitUnknown
 from maka_trio.facts.event import EventSink, EventWrite, Fact, RuntimeEvent
 from maka_trio.facts.identity import Invocation
 from maka_trio.history import History
+from maka_trio.records import define
 
 Write: TypeAlias = RuntimeEvent | EventWrite
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Append:
     """One append between the log and the history."""
 
@@ -38,7 +37,9 @@ class _Append:
     sequences: list[int] = attrs.field(factory=list)
     answered: bool = False
     fault: Exception | None = None
-    folded: trio.Event = attrs.field(factory=trio.Event)
+    folded: bool = False
+    awaited: trio.Event | None = None
+    """Set once it is folded, where its own task has to wait for that."""
 
 
 class RunLedger:
@@ -65,7 +66,7 @@ class RunLedger:
         self.history = history
         self.last_sequence = 0
         self._uncertain = False
-        self._appends: deque[_Append] = deque()
+        self._appends: list[_Append] = []  # a few at most
 
     async def record(self, *facts: Fact) -> None:
         """Append facts of this invocation, all or nothing."""
@@ -103,30 +104,29 @@ class RunLedger:
         if self._held and len(self._held) + len(events) > limits.BATCH_EVENTS:
             await self.flush()
         held, self._held = self._held, []
+        append = _Append([*held, *events], len(held))
         try:
-            return (await self._append(_Append([*held, *events], len(held))))[len(held) :]
+            with trio.CancelScope(shield=True):  # the log answers by itself
+                await self._append(append)
+            if append.fault is not None:
+                raise append.fault
         except BaseException:
             self.ahead |= bool(held)
             raise
+        return append.sequences[len(held) :]
 
-    async def _append(self, append: _Append) -> list[int]:
-        with trio.CancelScope(shield=True):  # the log answers by itself
-            self._appends.append(append)
-            try:
-                append.sequences = await self._certainly(lambda: self._hand_over(append.events))
-            finally:
-                append.answered = True
-                self._fold()
-            if not append.folded.is_set():
-                await append.folded.wait()  # those before it are answered already, and folded first
-        if append.fault is not None:
-            raise append.fault
-        return append.sequences
+    async def _append(self, append: _Append) -> None:
+        self._appends.append(append)
+        try:
+            append.sequences = await self._hand_over(append.events)
+        finally:
+            append.answered = True
+            self._fold()
+        if not append.folded:  # those before it are answered already, and folded first
+            append.awaited = trio.Event()
+            await append.awaited.wait()
 
     async def _hand_over(self, events: Sequence[Write]) -> list[int]:
-        return [await self._sink.commit(events[0])] if len(events) == 1 else await self._sink.commit_batch(events)
-
-    async def _certainly(self, hand_over: Callable[[], Awaitable[list[int]]]) -> list[int]:
         """Hand events over, and once more where the log cannot say whether it wrote them: an exact retry tells.
 
         If even that is unknown, nothing more is written: an end over a hole in the history would be a lie, and the
@@ -136,24 +136,31 @@ class RunLedger:
             raise CommitUnknown(
                 "an earlier append of this run may or may not be in the log; the run waits for recovery"
             )
-        with suppress(CommitUnknown):
-            return await hand_over()
-        try:
-            return await hand_over()
-        except CommitUnknown:
-            self._uncertain = True
-            raise
+        for last in (False, True):
+            try:
+                if len(events) == 1:
+                    return [await self._sink.commit(events[0])]
+                return await self._sink.commit_batch(events)
+            except CommitUnknown:
+                if last:
+                    self._uncertain = True
+                    raise
+        raise AssertionError
 
     def _fold(self) -> None:
         """Fold what the log has answered, up to the first append that it has not, in the order of the log."""
         answered = []
         while self._appends and self._appends[0].answered:
-            answered.append(self._appends.popleft())
-        for append in sorted(answered, key=lambda append: append.sequences[:1]):
+            answered.append(self._appends.pop(0))
+        if len(answered) > 1:
+            answered.sort(key=lambda append: append.sequences[:1])
+        for append in answered:
             if append.sequences:
                 self.last_sequence = append.sequences[-1]
                 self._fold_one(append)
-            append.folded.set()
+            append.folded = True
+            if append.awaited is not None:
+                append.awaited.set()
 
     def _fold_one(self, append: _Append) -> None:
         try:

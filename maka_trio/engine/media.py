@@ -22,9 +22,10 @@ from maka_trio.facts.message import (
     UserMessage,
 )
 from maka_trio.log.event_log import EventLog
+from maka_trio.records import define
 
 
-@attrs.define
+@define
 class _Budget:
     images: int = limits.REQUEST_IMAGE_BYTES
     audio: int = limits.REQUEST_AUDIO_BYTES
@@ -43,22 +44,8 @@ async def with_media(
     log: EventLog, session_id: str, prompt: Sequence[PromptMessage], *, vision: bool
 ) -> tuple[PromptMessage, ...]:
     """The prompt with the bytes of its artifacts in place."""
-    # Prompts are long and made for each step, and nearly all of their messages cannot carry any.
-    able = [m for m in prompt if type(m) is UserMessage or (type(m) is ToolMessage and type(m.output) is ContentOutput)]
-    if not any(map(_carries_media, able)):
-        return tuple(prompt)
     resolver = _Resolver(log, session_id, vision)
     return tuple([await resolver.message(message) for message in prompt])
-
-
-def _carries_media(message: PromptMessage) -> bool:
-    match message:
-        case UserMessage(content=parts):
-            return any(isinstance(part, MediaContent) for part in parts)
-        case ToolMessage(output=ContentOutput(parts=parts)):
-            return any(isinstance(part, MediaContent) for part in parts)
-        case _:
-            return False
 
 
 class _Resolver:
@@ -89,6 +76,8 @@ class _Resolver:
             artifact = await self._log.read_artifact(self._session_id, part.artifact)
         except ResultUnavailable:
             return TextContent(f"[{part.media_type} left out: not_found]")
+        if part.digest not in (None, artifact.ref.digest):
+            return TextContent(f"[{part.media_type} left out: damaged]")
         if not self._budget.take(part.media_type, len(artifact.data)):
             return TextContent(f"[{part.media_type} left out: over the media budget of one request]")
-        return attrs.evolve(part, data=artifact.data, artifact=None)
+        return attrs.evolve(part, data=artifact.data, artifact=None, digest=None)

@@ -78,7 +78,7 @@ async def run_program(
 async def _run(
     ledger: RunLedger, code: CodeExecutor, program: str, tools: ToolCatalog, output: Callable[[str], object]
 ) -> JSON:
-    journal = ToolJournal(ledger, ledger.invocation)
+    journal = ToolJournal(ledger, ledger.invocation, shielded=True)
     error: BaseException | None = None
     try:
         async with open_cells(code, journal, ledger, ledger.invocation, tools, output=output) as cells:

@@ -6,6 +6,7 @@ to the last byte, media compared by content. Where a request was sent (provider 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import attrs
@@ -13,28 +14,32 @@ import attrs
 from maka_trio.errors import CommitRejected
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import encode_fact
+from maka_trio.facts.continuation import ContinuationClaim
 from maka_trio.facts.event import EventWrite, Fact, InvocationOpened
 from maka_trio.facts.identity import Invocation
 from maka_trio.facts.message import ContentPart, MediaContent
-from maka_trio.facts.opening import MessageOpening, request_fingerprint
+from maka_trio.facts.opening import ContinuationOpening, MessageOpening, fingerprint_digest, request_fingerprint
 from maka_trio.facts.outcome import ArtifactRef
 from maka_trio.log.event_log import EventLog
 from maka_trio.log.invocations import InvocationRecord
+from maka_trio.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """One request as it can be compared with another: who, by what name, and for what."""
 
     invocation: Invocation
     fingerprint: str | None
     content: bytes
+    """The SHA-256 of what was asked for: a run keeps it, and a message may be long."""
 
     @classmethod
-    def of(cls, opening: EventWrite) -> Asked:
-        """What is about to be asked for."""
+    def of(cls, opening: EventWrite, fingerprint: str | None) -> Asked:
+        """What is about to be asked for, and the name that the application gave it."""
         refs = tuple(artifact.ref for artifact in opening.artifacts)
-        return cls._of(opening.event.invocation, opening.event.fact, refs)
+        asked = cls._of(opening.event.invocation, opening.event.fact, refs)
+        return asked if fingerprint is None else attrs.evolve(asked, fingerprint=fingerprint)
 
     @classmethod
     def before(cls, record: InvocationRecord) -> Asked:
@@ -45,7 +50,7 @@ class Asked:
     def _of(cls, invocation: Invocation, fact: Fact, artifacts: tuple[ArtifactRef, ...]) -> Asked:
         assert isinstance(fact, InvocationOpened)
         content = encode_fact(_by_content(fact, {ref.id: ref.digest for ref in artifacts}))
-        return cls(invocation, request_fingerprint(fact.input), content)
+        return cls(invocation, request_fingerprint(fact.input), hashlib.sha256(content).digest())
 
     def repeats(self, other: Asked) -> bool:
         """Whether this is that request again.
@@ -55,7 +60,7 @@ class Asked:
         """
         if self.invocation.invocation_id == other.invocation.invocation_id:
             name, same = f"invocation {excerpt(self.invocation.invocation_id)}", self.invocation == other.invocation
-        elif self.fingerprint is not None and self._session_and_name == other._session_and_name:
+        elif None not in (self.fingerprint, other.fingerprint) and self._session_and_name == other._session_and_name:
             name, same = f"request {excerpt(self.fingerprint)}", True
         else:
             return False
@@ -64,8 +69,8 @@ class Asked:
         return True
 
     @property
-    def _session_and_name(self) -> tuple[str, str | None]:
-        return self.invocation.session_id, self.fingerprint
+    def _session_and_name(self) -> tuple[str, str]:
+        return self.invocation.session_id, fingerprint_digest(self.fingerprint or "")
 
 
 async def ended_before(log: EventLog, asked: Asked) -> InvocationRecord | None:
@@ -86,8 +91,10 @@ async def ended_before(log: EventLog, asked: Asked) -> InvocationRecord | None:
 
 
 def _by_content(fact: InvocationOpened, digests: Mapping[str, str]) -> InvocationOpened:
-    """The opening with the digest of each medium in place of the id that it was given when it was submitted."""
+    """The opening without what it was given when it was submitted: ids of its media, which their digests replace."""
     opening = fact.input
+    if isinstance(opening, ContinuationOpening):  # the rest of its claim follows from the source
+        return attrs.evolve(fact, input=attrs.evolve(opening, claim=ContinuationClaim.of(opening.claim.source)))
     if not isinstance(opening, MessageOpening) or not digests:
         return fact
     parts = tuple(_by_digest(part, digests) for part in opening.content.parts)
@@ -98,4 +105,4 @@ def _by_content(fact: InvocationOpened, digests: Mapping[str, str]) -> Invocatio
 def _by_digest(part: ContentPart, digests: Mapping[str, str]) -> ContentPart:
     if not isinstance(part, MediaContent) or part.artifact is None:
         return part
-    return attrs.evolve(part, artifact=digests.get(part.artifact, part.artifact))
+    return attrs.evolve(part, artifact=digests.get(part.artifact, part.artifact), digest=None)

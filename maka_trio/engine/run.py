@@ -7,16 +7,16 @@ between opening and end, the end is written last and under a shield, with every 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
 from maka_trio import limits
-from maka_trio.code.cells import CodeCells, open_cells
-from maka_trio.code.executor import CodeExecutor
 from maka_trio.engine.attempt import AcceptedStep, PreparedRequest, RetryPolicy, rejected_call, take_step
+from maka_trio.engine.continuation import ContinuationCheck, claimed
 from maka_trio.engine.dispatch import dispatch_calls
-from maka_trio.engine.input import RunInput
+from maka_trio.engine.input import ContinuationWork, MessageWork, RunInput
 from maka_trio.engine.ledger import RunLedger
 from maka_trio.engine.media import with_media
 from maka_trio.engine.outcome import error_of, outcome_of
@@ -26,17 +26,23 @@ from maka_trio.errors import CommitUnknown, ModelIncomplete, StepLimit
 from maka_trio.facts.event import EventWrite, Fact, InvocationEnded, ModelInterrupted
 from maka_trio.facts.opening import ToolMode
 from maka_trio.facts.outcome import InterruptionStatus, ToolRejection
+from maka_trio.facts.scope import Lineage, Scope, Session
 from maka_trio.history import History
 from maka_trio.log.event_log import EventLog
 from maka_trio.log.invocations import InvocationRecord
 from maka_trio.models.executor import ModelExecutor
 from maka_trio.protocol.pauses import is_paused
+from maka_trio.records import frozen
 from maka_trio.request import ModelRequest, PromptMemo
 from maka_trio.tools.catalog import ToolCatalog
 from maka_trio.tools.journal import ToolJournal
 
+if TYPE_CHECKING:  # Code Mode is an extra, imported where it is asked for
+    from maka_trio.code.cells import CodeCells
+    from maka_trio.code.executor import CodeExecutor
 
-@attrs.frozen
+
+@frozen
 class Means:
     """What every run of an engine works with."""
 
@@ -64,8 +70,8 @@ class Run:
         self._history = History()
         alone = run_input.configuration.tool_mode is ToolMode.DIRECT and run_input.configuration.tool_concurrency == 1
         self._ledger = RunLedger(means.log, run_input.invocation, self._history, patient=alone)
-        self._journal = ToolJournal(self._ledger, run_input.invocation)
-        self.asked = Asked.of(opening)
+        self._journal = ToolJournal(self._ledger, run_input.invocation, shielded=True)
+        self.asked = Asked.of(opening, run_input.request_fingerprint)
         self.steering = Steering()
         self._route = run_input.provider.route_identity()
         self._memo = PromptMemo()
@@ -117,18 +123,41 @@ class Run:
     async def _admit(self) -> None:
         log, session_id = self._means.log, self._input.invocation.session_id
         await self._finish_earlier()
-        await log.require_safe(session_id, allow_prior_unknown=self._input.work.allow_prior_unknown)
-        context = await log.read_context(session_id)
-        for stored in context.events:
-            self._history.push(stored.event)
+        work = self._input.work
+        allowed = isinstance(work, MessageWork) and work.allow_prior_unknown
+        await log.require_safe(session_id, allow_prior_unknown=allowed)
+        if isinstance(work, ContinuationWork):
+            self._opening, _ = await claimed(log, self._opening, self._history)
+        else:
+            for stored in (await log.read_context(session_id)).events:
+                self._history.push(stored.event)
         await trio.lowlevel.checkpoint_if_cancelled()
         await self._open()
+
+    async def check(self, *, repeated: bool) -> ContinuationCheck:
+        """What a continuation would claim and replay. Refuses what admission would refuse, and writes nothing.
+
+        Args:
+            repeated: the same request holds the session.
+
+        Raises:
+            RunError, CommitError, StoreError: what admission would raise.
+        """
+        log = self._means.log
+        repeated = repeated or await ended_before(log, self.asked) is not None
+        if not repeated:
+            await log.require_safe(self._input.invocation.session_id)
+        opening, check = await claimed(log, self._opening, History())
+        if not repeated:
+            await log.check(opening)
+        return check
 
     async def _open(self) -> None:
         invocation, unsealed = self._input.invocation, self._means.unsealed
         unsealed[invocation.session_id] = invocation.invocation_id
         try:
             await self._ledger.commit(self._opening)
+            del self._opening  # the log has it, and a run is long: its media need not stay
         except CommitUnknown:
             raise
         except BaseException:
@@ -153,6 +182,8 @@ class Run:
             await self._take_steps(self._input.work.tools)
             return
         assert self._means.code is not None  # looked at before the opening
+        from maka_trio.code.cells import open_cells
+
         invocation, tools = self._input.invocation, self._input.work.tools
         async with open_cells(self._means.code, self._journal, self._ledger, invocation, tools) as cells:
             await self._take_steps(cells.catalog, cells)
@@ -165,7 +196,7 @@ class Run:
                 raise StepLimit(f"the run made {steps} steps and the model wants more; max_steps is {steps}")
             accepted = await self._take_step(tools)
             steps += 1
-            await trio.lowlevel.checkpoint()  # a cancel that came with the answer ends the run before its tools
+            await trio.lowlevel.checkpoint_if_cancelled()  # a cancel that came with the answer keeps its tools away
             if accepted.output.local_calls():
                 if await self._dispatch(accepted, tools):
                     return
@@ -201,17 +232,19 @@ class Run:
         run_input = self._input
         route, model = self._route, run_input.provider.model
         prompt = self._history.prompt(route_identity=route, model_id=model)
+        input_digest = self._history.input_digest(route_identity=route, model_id=model)
+        if self._history.holds_media:
+            session_id, vision = run_input.invocation.session_id, run_input.supports_vision
+            prompt = await with_media(self._means.log, session_id, prompt, vision=vision)
         request = ModelRequest(
             provider=run_input.provider,
-            prompt=await with_media(
-                self._means.log, run_input.invocation.session_id, prompt, vision=run_input.supports_vision
-            ),
+            prompt=prompt,
             tools=tools.definitions(),
             provider_options=run_input.provider_options,
             max_output_tokens=run_input.max_output_tokens,
             memo=self._memo,
         )
-        return PreparedRequest(request, self._history.input_digest(route_identity=route, model_id=model), route)
+        return PreparedRequest(request, _scope(run_input), input_digest, route)
 
     async def _dispatch(self, accepted: AcceptedStep, tools: ToolCatalog) -> bool:
         return await dispatch_calls(
@@ -241,7 +274,16 @@ class Run:
 
     async def _read_history(self) -> History:
         """What the log holds, where it has refused something that the run took for written."""
-        history = History()
-        for stored in (await self._means.log.read_context(self._input.invocation.session_id)).events:
+        history, invocation = History(), self._input.invocation
+        run_id = invocation.run_id if isinstance(self._input.work, ContinuationWork) else None
+        for stored in (await self._means.log.read_context(invocation.session_id, run_id)).events:
             history.push(stored.event)
         return history
+
+
+def _scope(run_input: RunInput) -> Scope:
+    """What the requests of a run are made from."""
+    invocation = run_input.invocation
+    if isinstance(run_input.work, ContinuationWork):
+        return Lineage(invocation.session_id, invocation.run_id)
+    return Session(invocation.session_id)

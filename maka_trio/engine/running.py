@@ -17,6 +17,7 @@ from maka_trio.facts.message import UserMessage
 from maka_trio.log.event_log import EventLog
 from maka_trio.log.follow import Follower
 from maka_trio.log.invocations import InvocationRecord
+from maka_trio.scopes import Latch
 
 
 class RunEvents:
@@ -71,8 +72,8 @@ class RunningInvocation:
         self._steering = steering
         self._message_bytes = message_bytes
         self._opened_at = 0
-        self._admitted = trio.Event()
-        self._finished = trio.Event()
+        self._admitted = Latch()
+        self._finished = Latch()
         self._failure: BaseException | None = None
 
     def __repr__(self) -> str:

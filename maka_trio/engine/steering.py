@@ -6,8 +6,6 @@ result. Whoever submits one waits until it is durable, or learns that the run en
 
 from __future__ import annotations
 
-from collections import deque
-
 import attrs
 import trio
 
@@ -15,9 +13,10 @@ from maka_trio.errors import RunError
 from maka_trio.facts.event import Artifact, EventWrite, MessageSteered, RuntimeEvent
 from maka_trio.facts.identity import Invocation, new_id
 from maka_trio.facts.opening import MessageInput
+from maka_trio.records import define
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Submitted:
     content: MessageInput
     artifacts: tuple[Artifact, ...]
@@ -34,7 +33,7 @@ class Steering:
     """The messages that wait for a run's next step boundary."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Submitted] = deque()
+        self._waiting: list[_Submitted] = []
         self._closed = False
 
     def __bool__(self) -> bool:
@@ -63,8 +62,7 @@ class Steering:
 
     def take(self) -> list[_Submitted]:
         """All that wait, in order. Each must be told what became of it with `settle`."""
-        taken = list(self._waiting)
-        self._waiting.clear()
+        taken, self._waiting = self._waiting, []
         return taken
 
     def settle(self, taken: list[_Submitted], *, durable: bool) -> None:

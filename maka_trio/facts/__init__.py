@@ -7,8 +7,10 @@ from maka_trio.facts.context import (
     ModelRequestContext,
     StepPurpose,
 )
+from maka_trio.facts.continuation import ContinuationBase, ContinuationClaim, RunBoundary
 from maka_trio.facts.event import (
     Artifact,
+    BodyDeleted,
     ContextCheckpointRecorded,
     EventSink,
     EventWrite,
@@ -152,6 +154,7 @@ __all__ = [
     "Artifact",
     "ArtifactRef",
     "AssistantMessage",
+    "BodyDeleted",
     "Cancelled",
     "CheckpointMode",
     "CodeCell",
@@ -167,6 +170,8 @@ __all__ = [
     "ContextCheckpointRecorded",
     "ContextCompactFinished",
     "ContextCompactOpening",
+    "ContinuationBase",
+    "ContinuationClaim",
     "ContinuationOpening",
     "DocumentSource",
     "EffectFailed",
@@ -224,6 +229,7 @@ __all__ = [
     "RequestSurface",
     "ResponseMetadata",
     "Root",
+    "RunBoundary",
     "RuntimeEvent",
     "Scope",
     "Session",

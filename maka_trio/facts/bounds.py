@@ -43,6 +43,8 @@ def check_identity(value: object, what: str, limit: int = IDENTITY_BYTES) -> Non
 
 def identity(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validator of an id."""
+    if type(value) is str and value.isascii() and 0 < len(value) <= IDENTITY_BYTES:
+        return  # nearly all ids; there are several in each event
     check_identity(value, attribute.name)
 
 
@@ -59,9 +61,14 @@ def text(*, limit: int | None = None, blank: bool = True) -> Validator:
     return validate
 
 
+def is_digest(value: object) -> bool:
+    """Whether it is `sha256:` and 64 lower-case hexadecimal digits."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
 def digest(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validator of `sha256:` and 64 lower-case hexadecimal digits."""
-    if not isinstance(value, str) or _DIGEST.fullmatch(value) is None:
+    if not is_digest(value):
         raise InvalidInput(f"{attribute.name}={excerpt(value)} is not sha256: and 64 hexadecimal digits")
 
 

@@ -25,6 +25,7 @@ from maka_trio.facts import model as models
 from maka_trio.facts.event import Fact, RuntimeEvent
 from maka_trio.facts.identity import Invocation
 from maka_trio.facts.json_value import JSON, JsonObject
+from maka_trio.facts.streamed import StreamedText, short_observation
 
 T = TypeVar("T")
 
@@ -64,6 +65,8 @@ def _strict(kind: type) -> Callable[[Any, Any], Any]:
     def structure(value: Any, target: Any) -> Any:
         if type(value) is not kind:
             raise InvalidInput(f"expected {kind.__name__}, found {type(value).__name__}")
+        if target is kind:
+            return value
         # cattrs dispatches by class, so the string enums arrive here as well.
         return target(value) if isinstance(target, type) and issubclass(target, Enum) else value
 
@@ -111,6 +114,7 @@ def _tagged(converter: MsgspecJsonConverter, union: Any, tag: str) -> None:
     cattrs' own strategy does not refuse unknown fields beside the tag, and names no kind it does not know.
     """
     by_tag = {getattr(cls, tag): cls for cls in get_args(union)}
+    hooks: dict[str, Callable[[Any, Any], Any]] = {}  # cattrs' own look-up takes as long as all the rest
 
     def structure(value: Any, _: Any) -> Any:
         if not isinstance(value, dict):
@@ -119,10 +123,14 @@ def _tagged(converter: MsgspecJsonConverter, union: Any, tag: str) -> None:
         name = rest.pop(tag, None)
         if not isinstance(name, str) or name not in by_tag:
             raise InvalidInput(f"unknown {tag} {name!r}; known are {', '.join(sorted(by_tag))}")
-        return converter.structure(rest, by_tag[name])
+        cls = by_tag[name]
+        return (hooks.get(name) or hooks.setdefault(name, converter.get_structure_hook(cls)))(rest, cls)
+
+    members: dict[type, Callable[[Any], Any]] = {}
 
     def unstructure(value: Any) -> Any:
-        fields = converter.unstructure(value, unstructure_as=type(value))
+        cls = type(value)
+        fields = (members.get(cls) or members.setdefault(cls, converter.get_unstructure_hook(cls)))(value)
         fields[tag] = getattr(value, tag)
         return fields
 
@@ -133,6 +141,7 @@ def _tagged(converter: MsgspecJsonConverter, union: Any, tag: str) -> None:
 def _model_events(converter: MsgspecJsonConverter) -> None:
     """Model events are tagged beside their data: `{"kind": ..., "data": {...}}` (semantics 1.7)."""
     by_kind = {cls.kind: cls for cls in get_args(models.ModelEvent)}
+    hooks: dict[str, Callable[[Any, Any], Any]] = {}
 
     def structure(value: Any, _: Any) -> Any:
         if not isinstance(value, dict) or set(value) != {"kind", "data"}:
@@ -140,13 +149,17 @@ def _model_events(converter: MsgspecJsonConverter) -> None:
         kind, data = value["kind"], value["data"]
         if kind not in by_kind:
             raise InvalidInput(f"unknown model event kind {kind!r}")
-        if kind == models.ToolCallReady.kind:
-            return models.ToolCallReady(converter.structure(data, models.ModelToolCall))
-        return converter.structure(data, by_kind[kind])
+        cls: Any = models.ModelToolCall if kind == models.ToolCallReady.kind else by_kind[kind]
+        made = (hooks.get(kind) or hooks.setdefault(kind, converter.get_structure_hook(cls)))(data, cls)
+        return models.ToolCallReady(made) if cls is models.ModelToolCall else made
+
+    members: dict[type, Callable[[Any], Any]] = {}
 
     def unstructure(value: Any) -> Any:
         inner = value.call if isinstance(value, models.ToolCallReady) else value
-        return {"kind": value.kind, "data": converter.unstructure(inner, unstructure_as=type(inner))}
+        cls = type(inner)
+        data = (members.get(cls) or members.setdefault(cls, converter.get_unstructure_hook(cls)))(inner)
+        return {"kind": value.kind, "data": data}
 
     converter.register_structure_hook(models.ModelEvent, structure)
     converter.register_unstructure_hook(models.ModelEvent, unstructure)
@@ -207,6 +220,9 @@ def unstructure(value: object, kind: Any) -> Any:
     return converter.unstructure(value, unstructure_as=kind)
 
 
+_hooks: dict[Any, Callable[[Any, Any], Any]] = {}
+
+
 def structure(value: JSON, kind: Any, *, what: str) -> Any:
     """JSON as a value of type `kind`.
 
@@ -214,7 +230,7 @@ def structure(value: JSON, kind: Any, *, what: str) -> Any:
         InvalidInput: for an unknown kind, a missing or unknown field, a wrong type, or a limit that does not hold.
     """
     try:
-        return converter.structure(value, kind)
+        return (_hooks.get(kind) or _hooks.setdefault(kind, converter.get_structure_hook(kind)))(value, kind)
     except InvalidInput as error:
         raise InvalidInput(f"{what}: {error}") from None
     except KeyError as error:
@@ -229,10 +245,22 @@ def encode(value: object, kind: Any) -> bytes:
     Raises:
         InvalidInput: something in the value is not of its declared type, or is no JSON.
     """
-    try:
-        return _ENCODER.encode(converter.unstructure(value, unstructure_as=kind))
-    except Exception as error:  # what is wrong shows as an error of its own at each place where it may be wrong
-        raise InvalidInput(f"{type(value).__name__} cannot be written as JSON: {error}") from error
+    return encoder(kind)(value)
+
+
+def encoder(kind: Any) -> Callable[[object], bytes]:
+    """`encode` for values of one type, of which there are many."""
+    hook: Callable[[Any], Any] | None = None
+
+    def encode(value: object) -> bytes:
+        nonlocal hook
+        try:
+            hook = hook or converter.get_unstructure_hook(kind)
+            return _ENCODER.encode(hook(value))
+        except Exception as error:  # what is wrong shows as an error of its own at each place where it may be wrong
+            raise InvalidInput(f"{type(value).__name__} cannot be written as JSON: {error}") from error
+
+    return encode
 
 
 def decode(data: bytes, kind: type[T] | Any, *, what: str) -> Any:
@@ -243,35 +271,38 @@ def decode(data: bytes, kind: type[T] | Any, *, what: str) -> Any:
 # --- events -----------------------------------------------------------------------------------------------
 
 
+_encode_fact = encoder(Fact)
+_IN_ORDER = msgspec.json.Encoder()
+
+
 def encode_fact(fact: Fact) -> bytes:
-    """Canonical bytes of a fact."""
-    return encode(fact, Fact)
+    """Canonical bytes of a fact. Raises InvalidInput as `encode` does."""
+    if type(fact) is events.ModelObserved and type(fact.event) is models.PartDelta:
+        plain = _encode_plain_delta(fact.step_id, fact.event)
+        if plain is not None:
+            return plain
+    return _encode_fact(fact)
+
+
+def _encode_plain_delta(step_id: str, delta: models.PartDelta) -> bytes | None:
+    """Streamed text, without the converter's long way to the same bytes; None for what it is to judge."""
+    texts = type(step_id) is str and type(delta.id) is str and type(delta.text) is str
+    if delta.provider_options is not None or not texts:
+        return None
+    event = {"data": {"id": delta.id, "text": delta.text}, "kind": delta.kind}
+    try:
+        return _IN_ORDER.encode({"event": event, "kind": events.ModelObserved.kind, "step_id": step_id})
+    except UnicodeEncodeError:
+        return None
 
 
 def decode_fact(data: bytes) -> Fact:
     """The fact in its bytes."""
-    value = parse_json(data, what="fact")
-    delta = _plain_delta(value)
-    if delta is not None:
-        return delta
-    fact: Fact = structure(value, Fact, what="fact")
+    observed = short_observation(data)
+    if observed is not None:
+        return observed.fact() if isinstance(observed, StreamedText) else observed
+    fact: Fact = decode(data, Fact, what="fact")
     return fact
-
-
-def _plain_delta(value: Any) -> events.ModelObserved | None:
-    """Streamed text, which is nearly all that a log holds, without the converter's long way to the same value."""
-    match value:
-        case {
-            "kind": "model_observed",
-            "step_id": str(step_id),
-            "event": {"kind": "part_delta", "data": {"id": str(part_id), "text": str(text)} as data} as event,
-        } if len(value) == 3 and len(event) == 2 and len(data) == 2:
-            try:
-                return events.ModelObserved(step_id, models.PartDelta(part_id, text))
-            except InvalidInput as error:
-                raise InvalidInput(f"fact: {error}") from None
-        case _:
-            return None
 
 
 def encode_invocation(invocation: Invocation) -> bytes:

@@ -10,11 +10,12 @@ from maka_trio import limits
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.facts.json_value import JSON, valid_json
+from maka_trio.records import frozen
 
 _WINDOW = bounds.optional(bounds.integer(minimum=1, maximum=limits.MAX_OUTPUT_TOKENS))
 
 
-@attrs.frozen
+@frozen
 class ModelRequestContext:
     """Windows a request was planned with, in tokens."""
 
@@ -38,7 +39,7 @@ class CheckpointMode(StrEnum):
     MID_TURN = "mid_turn"
 
 
-@attrs.frozen
+@frozen
 class ContextCheckpoint:
     """An adopted summary of everything up to `covered_through`."""
 
@@ -57,7 +58,7 @@ class ContextCheckpoint:
             raise InvalidInput("a mid_turn checkpoint, and no other, names its anchor event")
 
 
-@attrs.frozen
+@frozen
 class ArchivedPlaceholder:
     """What the model is shown instead of a large tool result; the original stays in the log."""
 

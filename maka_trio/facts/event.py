@@ -19,7 +19,7 @@ from maka_trio.facts import bounds
 from maka_trio.facts.context import ArchivedPlaceholder, ContextCheckpoint, ModelRequestContext, StepPurpose
 from maka_trio.facts.identity import Invocation, ToolCallIdentity, new_id
 from maka_trio.facts.json_value import JSON, JsonObject, valid_json, valid_object
-from maka_trio.facts.model import ModelEvent, ModelStep
+from maka_trio.facts.model import ModelEvent, ModelStep, ModelUsage
 from maka_trio.facts.opening import InvocationConfiguration, InvocationInput, MessageInput, RequestSurface
 from maka_trio.facts.outcome import (
     ArtifactRef,
@@ -30,11 +30,12 @@ from maka_trio.facts.outcome import (
     ToolRejection,
 )
 from maka_trio.facts.scope import Scope
+from maka_trio.records import frozen
 
 # --- facts ------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class InvocationOpened:
     """First fact of an invocation; committing it *is* admission."""
 
@@ -47,7 +48,7 @@ NO_SOURCE = "sha256:" + "0" * 64
 """The source digest of a request whose source the log is to name."""
 
 
-@attrs.frozen
+@frozen
 class ModelRequested:
     """Committed before any byte is sent; freezes the history that the request was built from.
 
@@ -71,7 +72,7 @@ class ModelRequested:
     surface: RequestSurface | None = None
 
 
-@attrs.frozen
+@frozen
 class ModelObserved:
     """A streamed event, durable before anybody is shown it. Not history until its step completes."""
 
@@ -84,7 +85,7 @@ def _interruption_status(value: object) -> InterruptionStatus:
     return bounds.member(InterruptionStatus, value)
 
 
-@attrs.frozen
+@frozen
 class ModelInterrupted:
     """The request ended without an accepted step. `retryable_failure` is evidence, not an order to retry."""
 
@@ -94,7 +95,7 @@ class ModelInterrupted:
     diagnostic: str | None = None
 
 
-@attrs.frozen
+@frozen
 class ModelCompleted:
     """The whole step passed validation and is history."""
 
@@ -103,7 +104,7 @@ class ModelCompleted:
     output: ModelStep
 
 
-@attrs.frozen
+@frozen
 class ToolDispatched:
     """T1: the effect may happen from here on, and is never dispatched again by anyone."""
 
@@ -114,7 +115,7 @@ class ToolDispatched:
     input: JSON = attrs.field(validator=valid_json)
 
 
-@attrs.frozen
+@frozen
 class ToolSettled:
     """T2: what became of a dispatched effect."""
 
@@ -123,7 +124,7 @@ class ToolSettled:
     outcome: ToolOutcome
 
 
-@attrs.frozen
+@frozen
 class ToolRejected:
     """The call was refused: no T1, no effect, and never a T2."""
 
@@ -135,7 +136,7 @@ class ToolRejected:
     reason: ToolRejection
 
 
-@attrs.frozen
+@frozen
 class ToolNotified:
     """Extra output of a live code cell; not a settlement."""
 
@@ -145,7 +146,7 @@ class ToolNotified:
     model_text: str = attrs.field(validator=bounds.text(limit=limits.NOTIFICATION_BYTES, blank=False))
 
 
-@attrs.frozen
+@frozen
 class MessageSteered:
     """A user message that joined a running turn at a step boundary."""
 
@@ -154,7 +155,7 @@ class MessageSteered:
     message_id: str = attrs.field(factory=new_id, validator=bounds.identity)
 
 
-@attrs.frozen
+@frozen
 class ContextCheckpointRecorded:
     """A summary was adopted."""
 
@@ -162,7 +163,7 @@ class ContextCheckpointRecorded:
     checkpoint: ContextCheckpoint
 
 
-@attrs.frozen
+@frozen
 class ToolResultArchived:
     """A large tool result is shown to the model as a page from here on."""
 
@@ -170,7 +171,7 @@ class ToolResultArchived:
     placeholder: ArchivedPlaceholder
 
 
-@attrs.frozen
+@frozen
 class ExecutorStarted:
     """A foreign agent executes the turn instead of the model loop."""
 
@@ -179,7 +180,7 @@ class ExecutorStarted:
     settings: JsonObject = attrs.field(factory=dict, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class ExecutorObserved:
     """Output of a foreign agent, durable before it is shown."""
 
@@ -187,7 +188,7 @@ class ExecutorObserved:
     output: JSON = attrs.field(validator=valid_json)
 
 
-@attrs.frozen
+@frozen
 class ExecutorCompleted:
     """The foreign agent's answer."""
 
@@ -195,7 +196,7 @@ class ExecutorCompleted:
     text: str = attrs.field(validator=bounds.text(limit=limits.EXECUTOR_TEXT_BYTES))
 
 
-@attrs.frozen
+@frozen
 class MessageImported:
     """A message of a foreign history. Only an import admission may write it."""
 
@@ -204,12 +205,40 @@ class MessageImported:
     record: JsonObject = attrs.field(validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class InvocationEnded:
     """Last fact of an invocation."""
 
     kind: ClassVar[str] = "invocation_ended"
     outcome: InvocationOutcome
+
+
+@frozen
+class BodyDeleted:
+    """What is left of a fact whose session's bodies were deleted. It is read from a log and never written to one.
+
+    Attributes:
+        of_kind: the kind of the fact.
+        size: bytes of JSON that it had.
+        root_digest: the digest of the log with its event, as it was; nobody can compute it any more.
+        session_digest: that of its session.
+        operation_id: what the log indexes it under; see `indexed_operation_id`.
+        name: the tool, of a dispatch or a rejection.
+        outcome: how it ended, for an end, an interruption, a settlement or a rejection; its class after a colon.
+        model_id: the model that was asked, or that answered.
+        usage: what a completed step cost.
+    """
+
+    kind: ClassVar[str] = "body_deleted"
+    of_kind: str = attrs.field(validator=bounds.text(blank=False))
+    size: int
+    root_digest: str = attrs.field(validator=bounds.digest)
+    session_digest: str = attrs.field(validator=bounds.digest)
+    operation_id: str | None = None
+    name: str | None = None
+    outcome: str | None = None
+    model_id: str | None = None
+    usage: ModelUsage | None = None
 
 
 Fact: TypeAlias = (
@@ -230,6 +259,7 @@ Fact: TypeAlias = (
     | ExecutorCompleted
     | MessageImported
     | InvocationEnded
+    | BodyDeleted
 )
 
 
@@ -239,7 +269,7 @@ def indexed_operation_id(fact: Fact) -> str | None:
     Observations and notifications are many and are found through their invocation, so they are not indexed.
     """
     match fact:
-        case ToolDispatched() | ToolSettled() | ToolRejected():
+        case ToolDispatched() | ToolSettled() | ToolRejected() | BodyDeleted():
             return fact.operation_id
         case ModelRequested() | ModelCompleted() | ModelInterrupted():
             return fact.step_id
@@ -250,7 +280,7 @@ def indexed_operation_id(fact: Fact) -> str | None:
 # --- the envelope -----------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class RuntimeEvent:
     """A fact with its identity. A retry of an append uses the same event, never a new one.
 
@@ -268,7 +298,7 @@ class RuntimeEvent:
         return cls(event_id or new_id(), time.time_ns() // 1_000_000, invocation, fact)
 
 
-@attrs.frozen
+@frozen
 class StoredEvent:
     """An event in its place in the log. Sequences rise strictly over the whole log, all sessions together."""
 
@@ -276,7 +306,7 @@ class StoredEvent:
     event: RuntimeEvent
 
 
-@attrs.frozen
+@frozen
 class Artifact:
     """Bytes that belong to an event and are stored beside it, in the same transaction."""
 
@@ -284,12 +314,13 @@ class Artifact:
     data: bytes = attrs.field(repr=False)
 
 
-@attrs.frozen
+@frozen
 class EventWrite:
     """An event together with what is stored beside it.
 
     A succeeded settlement always comes with its raw result, so success without evidence cannot be written. With
-    `source_here` the log names the source of a `model_requested`: its session, up to the event before it.
+    `source_here` the log names the source of a `model_requested`, up to the event before it: its session, or the
+    lineage of its run where that continues another.
     """
 
     event: RuntimeEvent

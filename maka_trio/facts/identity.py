@@ -11,6 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 import attrs
 
 from maka_trio.facts import bounds
+from maka_trio.records import frozen
 
 _DRAWN_AT_ONCE: Final = 256
 _VARIANT: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
@@ -38,7 +39,7 @@ def new_id() -> str:
     return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-{_VARIANT[bits[16]]}{bits[17:20]}-{bits[20:]}"
 
 
-@attrs.frozen
+@frozen
 class Invocation:
     """Who an event belongs to.
 
@@ -56,7 +57,7 @@ class Invocation:
         return cls(session_id, new_id(), new_id(), new_id())
 
 
-@attrs.frozen
+@frozen
 class Provider:
     """The model asked for the call in this step."""
 
@@ -64,7 +65,7 @@ class Provider:
     step_id: str = attrs.field(validator=bounds.identity)
 
 
-@attrs.frozen
+@frozen
 class CodeMode:
     """A program inside a code cell called the tool."""
 
@@ -73,7 +74,7 @@ class CodeMode:
     parent_tool_call_id: str = attrs.field(validator=bounds.identity)
 
 
-@attrs.frozen
+@frozen
 class CodeCell:
     """The code cell itself, child of the `exec` call that started it."""
 
@@ -82,7 +83,7 @@ class CodeCell:
     parent_tool_call_id: str = attrs.field(validator=bounds.identity)
 
 
-@attrs.frozen
+@frozen
 class HostSdk:
     """An extension of the host program called the tool."""
 
@@ -93,7 +94,7 @@ class HostSdk:
     parent_operation_id: str | None = attrs.field(default=None, validator=bounds.optional(bounds.identity))
 
 
-@attrs.frozen
+@frozen
 class Standalone:
     """Nothing above it: the call stands for itself."""
 
@@ -103,7 +104,7 @@ class Standalone:
 ToolOrigin: TypeAlias = Provider | CodeMode | CodeCell | HostSdk | Standalone
 
 
-@attrs.frozen
+@frozen
 class ToolCallIdentity:
     """Which call an operation belongs to, and who made it."""
 

@@ -49,8 +49,11 @@ class _Copier:
         if self._left == 0:
             raise InvalidInput(f"{self._what}: more JSON values than allowed")
         self._left -= 1
-        if value is None or value is True or value is False:
-            return value
+        kind = type(value)
+        if kind is str and value.isascii():  # type: ignore[attr-defined]  # it is a str
+            return value  # type: ignore[return-value]
+        if value is None or kind is bool:
+            return value  # type: ignore[return-value]
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, int):
@@ -70,6 +73,8 @@ class _Copier:
             raise InvalidInput(f"{self._what}: nested deeper than {self._depth} levels")
 
     def _key(self, key: object) -> str:
+        if type(key) is str and key.isascii():
+            return key
         if not isinstance(key, str):
             raise InvalidInput(f"{self._what}: a key is {type(key).__name__}, not a string")
         return self._text(key)

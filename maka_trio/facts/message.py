@@ -16,9 +16,10 @@ from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.facts.json_value import JSON, valid_json
 from maka_trio.facts.model import ModelPart, TextKind, TextPart
+from maka_trio.records import frozen
 
 
-@attrs.frozen
+@frozen
 class TextContent:
     """Plain text."""
 
@@ -26,11 +27,12 @@ class TextContent:
     text: str = attrs.field(validator=bounds.text())
 
 
-@attrs.frozen
+@frozen
 class MediaContent:
     """An image, a recording or a file: exactly one of `data`, `url` and `artifact` is given.
 
-    `detail` is the image detail of the chat protocols (`low`, `high`, `auto`).
+    `detail` is the image detail of the chat protocols (`low`, `high`, `auto`). `digest` is that of the bytes of an
+    artifact, for whoever reads them: an event that names an artifact by its id alone does not say what is in it.
     """
 
     kind: ClassVar[str] = "media"
@@ -40,11 +42,14 @@ class MediaContent:
     artifact: str | None = None
     filename: str | None = None
     detail: str | None = None
+    digest: str | None = attrs.field(default=None, validator=bounds.optional(bounds.digest))
 
     def __attrs_post_init__(self) -> None:
         given = [name for name in ("data", "url", "artifact") if getattr(self, name) is not None]
         if len(given) != 1:
             raise InvalidInput(f"media content takes exactly one of data, url and artifact, not {given or 'none'}")
+        if self.digest is not None and self.artifact is None:
+            raise InvalidInput("media content has a digest where its bytes are an artifact, and nowhere else")
         if not isinstance(self.media_type, str) or "/" not in self.media_type:
             raise InvalidInput(f"media_type={self.media_type!r} is not a media type such as image/png")
 
@@ -55,7 +60,7 @@ ContentPart: TypeAlias = TextContent | MediaContent
 # --- what a tool answered, as the model sees it -------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class TextOutput:
     """Text, sent as it is."""
 
@@ -63,7 +68,7 @@ class TextOutput:
     text: str
 
 
-@attrs.frozen
+@frozen
 class JsonOutput:
     """A JSON value, sent as JSON text."""
 
@@ -71,7 +76,7 @@ class JsonOutput:
     value: JSON = attrs.field(validator=valid_json)
 
 
-@attrs.frozen
+@frozen
 class ContentOutput:
     """Ordered text and media."""
 
@@ -79,7 +84,7 @@ class ContentOutput:
     parts: tuple[ContentPart, ...]
 
 
-@attrs.frozen
+@frozen
 class ErrorOutput:
     """The call failed, was refused, or its result cannot be shown."""
 
@@ -135,7 +140,7 @@ def _parts(instance: object, attribute: attrs.Attribute[Any], value: tuple[Conte
             raise InvalidInput(f"a user message takes TextContent and MediaContent, not {type(part).__name__}")
 
 
-@attrs.frozen
+@frozen
 class SystemMessage(Message):
     """Instructions. Protocols without a system role carry it where they keep such text."""
 
@@ -143,7 +148,7 @@ class SystemMessage(Message):
     text: str = attrs.field(validator=bounds.text())
 
 
-@attrs.frozen
+@frozen
 class UserMessage(Message):
     """What the user said."""
 
@@ -155,7 +160,7 @@ class UserMessage(Message):
         return "\n".join(part.text for part in self.content if isinstance(part, TextContent))
 
 
-@attrs.frozen
+@frozen
 class AssistantMessage(Message):
     """What the model said, thought and asked for, in order."""
 
@@ -163,7 +168,7 @@ class AssistantMessage(Message):
     parts: tuple[ModelPart, ...]
 
 
-@attrs.frozen
+@frozen
 class ToolMessage(Message):
     """The answer to one tool call."""
 
@@ -174,3 +179,12 @@ class ToolMessage(Message):
 
 
 PromptMessage: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def carries_media(message: PromptMessage) -> bool:
+    """Whether a message holds anything but text and JSON."""
+    match message:
+        case UserMessage(content=parts) | ToolMessage(output=ContentOutput(parts=parts)):
+            return any(isinstance(part, MediaContent) for part in parts)
+        case _:
+            return False

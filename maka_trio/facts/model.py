@@ -13,6 +13,7 @@ import attrs
 
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.json_value import JSON, JsonObject, valid_json, valid_object
+from maka_trio.records import frozen
 
 
 class TextKind(StrEnum):
@@ -37,7 +38,7 @@ def _count(instance: object, attribute: attrs.Attribute[Any], value: int | None)
         raise InvalidInput(f"usage {attribute.name}={value!r} is not a non-negative integer")
 
 
-@attrs.frozen
+@frozen
 class ModelUsage:
     """Token counts of one response; None where the provider never stated one, which is not zero.
 
@@ -51,7 +52,7 @@ class ModelUsage:
     reasoning_tokens: int | None = attrs.field(default=None, validator=_count)
 
 
-@attrs.frozen
+@frozen
 class ModelToolCall:
     """A complete tool call as the model wrote it.
 
@@ -66,7 +67,7 @@ class ModelToolCall:
     provider_executed: bool = False
 
 
-@attrs.frozen
+@frozen
 class UrlSource:
     """A citation of a page."""
 
@@ -76,7 +77,7 @@ class UrlSource:
     title: str | None = None
 
 
-@attrs.frozen
+@frozen
 class DocumentSource:
     """A citation of a document."""
 
@@ -93,7 +94,7 @@ Source: TypeAlias = UrlSource | DocumentSource
 # --- stream events ----------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class PartStarted:
     """A text part begins. `id` is unique in the response."""
 
@@ -103,7 +104,7 @@ class PartStarted:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class PartDelta:
     """More text of an open part: at most `limits.DELTA_BYTES` of UTF-8."""
 
@@ -113,7 +114,7 @@ class PartDelta:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class PartFinished:
     """A text part ends."""
 
@@ -122,7 +123,7 @@ class PartFinished:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class ToolCallReady:
     """A tool call is complete. It may be dispatched only after the whole step has completed."""
 
@@ -130,7 +131,7 @@ class ToolCallReady:
     call: ModelToolCall
 
 
-@attrs.frozen
+@frozen
 class ProviderToolResult:
     """The result of a call that the provider executed."""
 
@@ -142,7 +143,7 @@ class ProviderToolResult:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class SourceCited:
     """The model cites a source."""
 
@@ -151,7 +152,7 @@ class SourceCited:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class ResponseMetadata:
     """What the provider says about the response; later values override only the fields they give.
 
@@ -164,7 +165,7 @@ class ResponseMetadata:
     timestamp: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Finished:
     """The response ended as the protocol wants. Nothing follows it."""
 
@@ -206,7 +207,7 @@ def is_replay_barrier(event: ModelEvent) -> bool:
 # --- the step ---------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class TextPart:
     """A whole text part."""
 
@@ -216,7 +217,7 @@ class TextPart:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class ToolCallPart:
     """A call in its place among the parts."""
 
@@ -224,7 +225,7 @@ class ToolCallPart:
     call: ModelToolCall
 
 
-@attrs.frozen
+@frozen
 class ToolResultPart:
     """The result of a provider-executed call."""
 
@@ -236,7 +237,7 @@ class ToolResultPart:
     provider_options: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class SourcePart:
     """A citation. Kept for people; never sent back to a model."""
 
@@ -248,7 +249,7 @@ class SourcePart:
 ModelPart: TypeAlias = TextPart | ToolCallPart | ToolResultPart | SourcePart
 
 
-@attrs.frozen
+@frozen
 class ModelStep:
     """A complete, valid answer to one model request."""
 

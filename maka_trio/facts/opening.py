@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 from typing import ClassVar, TypeAlias
 
@@ -10,8 +11,10 @@ import attrs
 from maka_trio import limits
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
+from maka_trio.facts.continuation import ContinuationClaim
 from maka_trio.facts.json_value import JsonObject, valid_object, valid_schema
 from maka_trio.facts.message import ContentPart
+from maka_trio.records import frozen
 
 
 class ToolMode(StrEnum):
@@ -21,7 +24,7 @@ class ToolMode(StrEnum):
     CODE = "code_mode"
 
 
-@attrs.frozen
+@frozen
 class InvocationConfiguration:
     """What is frozen at admission and never re-read from settings that may change.
 
@@ -47,7 +50,7 @@ class InvocationConfiguration:
             )
 
 
-@attrs.frozen
+@frozen
 class Quote:
     """Text the user quotes, with where it is from."""
 
@@ -55,7 +58,7 @@ class Quote:
     label: str | None = None
 
 
-@attrs.frozen
+@frozen
 class MessageInput:
     """A user's message as it was submitted.
 
@@ -69,7 +72,7 @@ class MessageInput:
     parts: tuple[ContentPart, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class ToolDefinition:
     """What a model is told of a tool. `input_schema` is a JSON Schema, any draft by its `$schema`."""
 
@@ -79,7 +82,7 @@ class ToolDefinition:
     output_schema: JsonObject | None = attrs.field(default=None, validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class RequestSurface:
     """What a request carries besides the conversation; together with it, `input_digest` can be recomputed.
 
@@ -93,7 +96,7 @@ class RequestSurface:
     supports_vision: bool = False
 
 
-@attrs.frozen
+@frozen
 class MessageOpening:
     """A user message opens a turn."""
 
@@ -105,16 +108,17 @@ class MessageOpening:
     surface: RequestSurface | None = None
 
 
-@attrs.frozen
+@frozen
 class ContinuationOpening:
-    """A sealed run is continued from an exact boundary."""
+    """A sealed run is continued from an exact boundary, without a new user message."""
 
     kind: ClassVar[str] = "continuation"
-    claim: JsonObject = attrs.field(validator=valid_object)
+    claim: ContinuationClaim = attrs.field(validator=bounds.instance(ContinuationClaim))
     request_fingerprint: str = attrs.field(validator=bounds.digest)
+    surface: RequestSurface | None = None
 
 
-@attrs.frozen
+@frozen
 class HandoffOpening:
     """A paused run goes on elsewhere."""
 
@@ -123,7 +127,7 @@ class HandoffOpening:
     pause: JsonObject = attrs.field(validator=valid_object)
 
 
-@attrs.frozen
+@frozen
 class ContextCompactOpening:
     """A run whose only work is a summary of the session."""
 
@@ -131,7 +135,7 @@ class ContextCompactOpening:
     request_fingerprint: str = attrs.field(validator=bounds.text(blank=False))
 
 
-@attrs.frozen
+@frozen
 class CodeOpening:
     """A program runs by itself; no model is asked."""
 
@@ -140,6 +144,11 @@ class CodeOpening:
 
 
 InvocationInput: TypeAlias = MessageOpening | ContinuationOpening | HandoffOpening | ContextCompactOpening | CodeOpening
+
+
+def fingerprint_digest(name: str) -> str:
+    """The name of a request as a continuation keeps it: its SHA-256, or itself where it is one."""
+    return name if bounds.is_digest(name) else f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def request_fingerprint(opening: InvocationInput) -> str | None:

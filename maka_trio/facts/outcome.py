@@ -11,12 +11,13 @@ from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.facts.json_value import JsonObject, valid_object
 from maka_trio.facts.message import ToolOutput
+from maka_trio.records import frozen
 
 RUNTIME_CANCELLATION = "runtime_cancellation"
 """The source in the end of a run whose scope was cancelled."""
 
 
-@attrs.frozen
+@frozen
 class RawResult:
     """Size and digest of a tool's raw result, whose bytes are stored beside the event."""
 
@@ -24,7 +25,7 @@ class RawResult:
     digest: str = attrs.field(validator=bounds.digest)
 
 
-@attrs.frozen
+@frozen
 class ArtifactRef:
     """A stored artifact that belongs to an event: media a tool returned or a user attached."""
 
@@ -34,7 +35,7 @@ class ArtifactRef:
     digest: str = attrs.field(validator=bounds.digest)
 
 
-@attrs.frozen
+@frozen
 class Succeeded:
     """The effect happened. `model_projection` is what the model is shown of the raw result."""
 
@@ -44,7 +45,7 @@ class Succeeded:
     artifacts: tuple[ArtifactRef, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class EffectFailed:
     """The effect is known to have failed, or its result is lost although it happened; the message says which."""
 
@@ -52,7 +53,7 @@ class EffectFailed:
     message: str = attrs.field(validator=bounds.text())
 
 
-@attrs.frozen
+@frozen
 class EffectUnknown:
     """The worker stopped; nobody can say whether the effect happened."""
 
@@ -97,7 +98,7 @@ def _rejection_kind(value: object) -> RejectionKind:
     return bounds.member(RejectionKind, value)
 
 
-@attrs.frozen
+@frozen
 class ToolRejection:
     """Why a call was refused. `str(rejection)` is the text that the caller and the model are given."""
 
@@ -174,7 +175,7 @@ class FailureClass(StrEnum):
     OUTCOME_UNKNOWN = "outcome_unknown"
 
 
-@attrs.frozen
+@frozen
 class Completed:
     """The run answered."""
 
@@ -185,7 +186,7 @@ def _failure_class(value: object) -> FailureClass:
     return bounds.member(FailureClass, value)
 
 
-@attrs.frozen
+@frozen
 class Failed:
     """The run failed; `failure_class` is what code decides on."""
 
@@ -194,7 +195,7 @@ class Failed:
     message: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Cancelled:
     """The run was cancelled."""
 
@@ -202,7 +203,7 @@ class Cancelled:
     source: str = RUNTIME_CANCELLATION
 
 
-@attrs.frozen
+@frozen
 class Compacted:
     """A compaction adopted this checkpoint."""
 
@@ -210,7 +211,7 @@ class Compacted:
     checkpoint_id: str
 
 
-@attrs.frozen
+@frozen
 class Unchanged:
     """A compaction had nothing to do."""
 
@@ -218,7 +219,7 @@ class Unchanged:
     reason: str
 
 
-@attrs.frozen
+@frozen
 class CompactionFailed:
     """A compaction left the old context as it was."""
 
@@ -229,7 +230,7 @@ class CompactionFailed:
 CompactionOutcome: TypeAlias = Compacted | Unchanged | CompactionFailed
 
 
-@attrs.frozen
+@frozen
 class ContextCompactFinished:
     """A compaction run ended."""
 
@@ -237,7 +238,7 @@ class ContextCompactFinished:
     outcome: CompactionOutcome
 
 
-@attrs.frozen
+@frozen
 class HandoffPaused:
     """The run paused at a step boundary for its successor."""
 

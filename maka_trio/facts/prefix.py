@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import struct
 
-import attrs
-
+from maka_trio.errors import SessionDeleted
+from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import encode
 from maka_trio.facts.event import (
+    BodyDeleted,
     ExecutorCompleted,
     ExecutorStarted,
     InvocationEnded,
@@ -25,8 +26,10 @@ from maka_trio.facts.event import (
 )
 from maka_trio.facts.outcome import InvocationOutcome
 from maka_trio.facts.scope import Scope
+from maka_trio.records import frozen
 
 _CHAIN_TAG = b"maka.event-chain.v1\n"
+_PLACE = struct.Struct(">QQ")
 
 
 def chain_start(scope: Scope) -> bytes:
@@ -37,7 +40,13 @@ def chain_start(scope: Scope) -> bytes:
 
 def chain_next(previous: bytes, sequence: int, event: bytes) -> bytes:
     """The digest after one more event, given its canonical bytes."""
-    return hashlib.sha256(b"%b%b%b" % (previous, struct.pack(">QQ", sequence, len(event)), event)).digest()
+    return hashlib.sha256(b"%b%b%b" % (previous, _PLACE.pack(sequence, len(event)), event)).digest()
+
+
+def chain_both(one: bytes, other: bytes, sequence: int, event: bytes) -> tuple[bytes, bytes]:
+    """`chain_next` of two chains that an event is part of."""
+    link = _PLACE.pack(sequence, len(event)) + event
+    return hashlib.sha256(one + link).digest(), hashlib.sha256(other + link).digest()
 
 
 def chain_text(value: bytes) -> str:
@@ -45,7 +54,7 @@ def chain_text(value: bytes) -> str:
     return f"sha256:{value.hex()}"
 
 
-@attrs.frozen
+@frozen
 class InvocationProjection:
     """What a prefix says of one invocation.
 
@@ -59,7 +68,7 @@ class InvocationProjection:
     unfinished_executor: bool = False
 
 
-@attrs.frozen
+@frozen
 class LogPrefix:
     """All events of a scope up to `high_water`, the last sequence in scope (0 when there is none).
 
@@ -72,7 +81,11 @@ class LogPrefix:
     events: tuple[StoredEvent, ...]
 
     def project_invocation(self, invocation_id: str) -> InvocationProjection:
-        """Fold the facts of one invocation."""
+        """Fold the facts of one invocation.
+
+        Raises:
+            SessionDeleted: their bodies were deleted, so nobody can say how it ended.
+        """
         terminal: InvocationOutcome | None = None
         operations: set[str] = set()
         steps: dict[str, None] = {}
@@ -95,4 +108,8 @@ class LogPrefix:
                     executor = False
                 case InvocationEnded(outcome=outcome):
                     terminal = outcome
+                case BodyDeleted():
+                    session_id = stored.event.invocation.session_id
+                    words = f"invocation {excerpt(invocation_id)} is of a session whose bodies were deleted"
+                    raise SessionDeleted(words, session_id=session_id)
         return InvocationProjection(terminal, tuple(sorted(operations)), tuple(steps), executor)

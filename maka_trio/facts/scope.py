@@ -7,16 +7,17 @@ from typing import ClassVar, TypeAlias
 import attrs
 
 from maka_trio.facts import bounds
+from maka_trio.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Root:
     """The whole log."""
 
     kind: ClassVar[str] = "root"
 
 
-@attrs.frozen
+@frozen
 class Session:
     """One session."""
 
@@ -24,7 +25,7 @@ class Session:
     id: str = attrs.field(validator=bounds.identity)
 
 
-@attrs.frozen
+@frozen
 class Lineage:
     """A session before a run's first ancestor, that run, and the runs it continues; nothing else of the session."""
 

@@ -13,19 +13,18 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-import attrs
-
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.codec import canonical, digest, parse_json, structure, unstructure
 from maka_trio.facts.event import Artifact, EventWrite, RuntimeEvent
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.outcome import ArtifactRef
+from maka_trio.records import frozen
 
 FORMAT: Final = 1
 _BUNDLE: Final = "maka-trio log"
 
 
-@attrs.frozen
+@frozen
 class Header:
     """The first line. `session` is the session that the bundle holds; None for a whole log."""
 
@@ -49,7 +48,7 @@ class Header:
         return cls(session)
 
 
-@attrs.frozen
+@frozen
 class Line:
     """One event of a bundle, with what is stored beside it. `digest` is its session's, this event included."""
 
@@ -100,7 +99,7 @@ class Line:
         )
 
 
-@attrs.frozen
+@frozen
 class SessionEnd:
     """Where a session of a bundle ends."""
 
@@ -110,7 +109,7 @@ class SessionEnd:
     digest: str
 
 
-@attrs.frozen
+@frozen
 class End:
     """The last line. `damaged` are the sequences of events that could not be read, or did not verify.
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import attrs
-
 from maka_trio.errors import MakaError
 from maka_trio.log.prepared import PreparedWrite
+from maka_trio.records import define, frozen
 
 Ticket: TypeAlias = Sequence[PreparedWrite]
 """An append: written whole or not at all."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Written:
     """A ticket that was planned, and then written: its sequences, and what of it is new (replays are not)."""
 
@@ -26,7 +25,7 @@ Result: TypeAlias = Written | MakaError
 """What became of a ticket."""
 
 
-@attrs.frozen
+@frozen
 class Position:
     """The end of a scope: its last sequence, and its digest there."""
 
@@ -34,7 +33,7 @@ class Position:
     digest: bytes
 
 
-@attrs.frozen
+@frozen
 class Commit:
     """What one `Store.write` did: a result for each ticket, and where the log and the sessions it touched now end."""
 

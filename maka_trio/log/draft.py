@@ -15,6 +15,7 @@ import attrs
 from maka_trio.facts.identity import Invocation
 from maka_trio.log.prepared import PreparedWrite
 from maka_trio.log.sessions import SessionState
+from maka_trio.records import define
 from maka_trio.transitions import Undo
 
 Row = tuple[Any, ...]
@@ -22,12 +23,12 @@ Row = tuple[Any, ...]
 EVENT_ID: Final = 6
 """Where `event_id` stands in an event's row."""
 
-_INVOCATIONS = "invocations(id, session, turn_id, run_id, invocation_id, opened, fingerprint)"
+_INVOCATIONS = "invocations(id, session, turn_id, run_id, invocation_id, opened, fingerprint, continues)"
 _MOST_ROWS = 256
 _EXACT_ROWS = 32
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Draft:
     """Everything that one transaction will write. `writes` are what `events` were made of."""
 

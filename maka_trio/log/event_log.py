@@ -1,4 +1,4 @@
-"""`EventLog`: the trio face of the log. What is written is decided in `plan`, what is read in `queries`."""
+"""`EventLog`: the trio face of the log. What is written is decided in `plan`; what can be read is in `questions`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from typing import Final, TypeVar
 import trio
 
 from maka_trio import limits
-from maka_trio.errors import InvalidInput, LogClosed, LogInUse, MakaError
+from maka_trio.errors import InvalidInput, LogClosed, LogInUse, MakaError, StoreError
 from maka_trio.facts.bounds import check_identity, excerpt
-from maka_trio.facts.event import Artifact, EventSink, EventWrite, RuntimeEvent, StoredEvent
-from maka_trio.facts.json_value import JSON
-from maka_trio.facts.prefix import LogPrefix, chain_text
+from maka_trio.facts.event import EventSink, EventWrite, RuntimeEvent, StoredEvent
+from maka_trio.facts.prefix import chain_text
 from maka_trio.facts.scope import Lineage, Root, Scope, Session
-from maka_trio.log import invocations, prefixes, queries
+from maka_trio.log import queries
 from maka_trio.log.backup import backup
 from maka_trio.log.commit import Commit, Position
 from maka_trio.log.follow import Follower, Hub
-from maka_trio.log.invocations import InvocationRecord
 from maka_trio.log.prepared import PreparedWrite, prepare, prepare_all
-from maka_trio.log.queries import Head, SessionContext, SessionSafety, SessionSummary
+from maka_trio.log.queries import Head
+from maka_trio.log.questions import Questions, checked_scope
 from maka_trio.log.reader import Reader
 from maka_trio.log.readers import InlineReaders, Readers, ReaderThreads
 from maka_trio.log.store import Store
@@ -39,7 +38,7 @@ _REMEMBERED_HEADS = 1024
 _SEALED_AT_ONCE = 64
 
 
-class EventLog(EventSink):
+class EventLog(Questions, EventSink):
     """A durable, ordered log of events. Opened with `async with EventLog.open(path) as log`.
 
     An append that was submitted is never taken back by a cancel: a cancel that comes before it is submitted prevents
@@ -165,6 +164,15 @@ class EventLog(EventSink):
         self._check_open()
         return await self._append(prepare_all(events))
 
+    async def check(self, event: RuntimeEvent | EventWrite) -> None:
+        """Raise what committing an event now would raise, as far as the rules go. Nothing is written.
+
+        Raises:
+            CommitRejected, SessionRetired, InvalidInput, LogCorrupt: as `commit` would.
+        """
+        ticket = [prepare(event)]
+        await self._call(lambda store: store.check(ticket))
+
     async def _append(self, writes: list[PreparedWrite]) -> list[int]:
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: nothing was submitted
         return await self._committer.append(writes)
@@ -210,10 +218,45 @@ class EventLog(EventSink):
 
         Raises:
             InvalidInput: the log has nothing of this session.
-            StoreError: the log cannot be written.
+            CommitError, StoreError: the log cannot be written.
         """
         check_identity(session_id, "session_id")
         await self._call(lambda store: store.retire(session_id))
+
+    async def delete_bodies(self, session_id: str) -> int:
+        """Delete what was said and done in a retired session, and leave of each event what it was and what it cost.
+
+        Messages, answers, tool inputs, results and media are gone from the file when this returns. Sequences, kinds,
+        ids, times, sizes and digests stay, and of steps, tools and runs the model, the usage, the name and how they
+        ended (`facts.BodyDeleted`). Ids stay taken, and other sessions go on meanwhile. Cancelled, or killed, it has
+        begun: the session's `bodies` say `deleting`, reading them is refused, and opening the log or calling this
+        again goes on with it. Deleting them again changes nothing.
+
+        Returns:
+            How many events lost their bodies now.
+
+        Raises:
+            InvalidInput: the log has nothing of this session, or it is not retired.
+            Busy: a run of it has not ended.
+            LogFull: there is no space to write what is left.
+            LogCorrupt: the session's events cannot be found.
+            StoreError: somebody reads an older state of the log, which keeps what was deleted; call it again.
+            CommitError: the log cannot be written.
+        """
+        check_identity(session_id, "session_id")
+        deleted = 0
+        await self._call(lambda store: store.begin_deletion(session_id))
+        while some := await self._call(lambda store: store.delete_some(session_id)):
+            deleted += some
+        await self._finish_deletion(session_id)
+        return deleted
+
+    async def _finish_deletion(self, session_id: str) -> None:
+        with trio.move_on_after(limits.BUSY_SECONDS):
+            while not await self._call(lambda store: store.finish_deletion(session_id)):  # noqa: ASYNC110
+                await trio.sleep(limits.DELETION_PAUSE_SECONDS)  # a reader of another process wakes nobody
+            return
+        raise StoreError("somebody reads an older state of the log, which keeps what was deleted; try again later")
 
     async def _call(self, work: Callable[[Store], T]) -> T:
         self._check_open()
@@ -226,34 +269,9 @@ class EventLog(EventSink):
         self._check_open()
         return await self._readers.ask(question)
 
-    async def prefix(self, max_events: int, max_bytes: int, scope: Scope | None = None) -> LogPrefix:
-        """All events of a scope, the whole log if none is given.
-
-        Args:
-            max_events: the most events.
-            max_bytes: the most bytes of their JSON; raw tool results do not count.
-            scope: the log, a session, or the lineage of a run.
-
-        Raises:
-            PrefixTooLarge: the scope holds more. Nothing is ever cut short.
-            LogCorrupt: an event does not verify; `sequence` names it.
-            InvalidInput: a bound is no count, or there is no such run.
-        """
-        asked = _checked_scope(scope)
-        return await self._ask(lambda reader: prefixes.prefix(reader, asked, max_events, max_bytes))
-
-    async def run_prefix(self, session_id: str, run_id: str, max_events: int, max_bytes: int) -> LogPrefix | None:
-        """The events of one run with its own high water and digest; None if there is no such run.
-
-        Raises as `prefix` does.
-        """
-        check_identity(session_id, "session_id")
-        check_identity(run_id, "run_id")
-        return await self._ask(lambda reader: prefixes.run_prefix(reader, session_id, run_id, max_events, max_bytes))
-
     async def head(self, scope: Scope | None = None) -> Head:
         """Where a scope ends, from memory or with one look-up."""
-        asked = _checked_scope(scope)
+        asked = checked_scope(scope)
         self._check_open()
         known = self._known_head(asked)
         if known is None:
@@ -269,69 +287,6 @@ class EventLog(EventSink):
                 return self._heads.get(session_id)
             case Lineage():
                 return None
-
-    async def read_context(
-        self, session_id: str, *, max_events: int = limits.CONTEXT_EVENTS, max_bytes: int = limits.CONTEXT_BYTES
-    ) -> SessionContext:
-        """The facts of a session without its observations, and the session's head at that moment.
-
-        Raises:
-            PrefixTooLarge: there are more.
-            LogCorrupt: an event cannot be read, or a succeeded settlement has lost its raw result.
-        """
-        check_identity(session_id, "session_id")
-        return await self._ask(lambda reader: queries.read_context(reader, session_id, max_events, max_bytes))
-
-    async def require_safe(
-        self, session_id: str, *, except_invocation: str | None = None, allow_prior_unknown: bool = False
-    ) -> SessionSafety:
-        """Check that a session may be continued.
-
-        Args:
-            session_id: the session.
-            except_invocation: the id of an invocation that is not looked at, because it is the one that asks.
-            allow_prior_unknown: let unsettled effects of invocations that were sealed `outcome_unknown` pass.
-
-        Raises:
-            ReconciliationRequired: an invocation has not ended, or left something unresolved.
-        """
-        check_identity(session_id, "session_id")
-        return await self._ask(
-            lambda reader: queries.require_safe(
-                reader, session_id, except_invocation, allow_prior_unknown=allow_prior_unknown
-            )
-        )
-
-    async def find_invocation(self, invocation_id: str) -> InvocationRecord | None:
-        """What the log knows of the invocation of this id; None if it never opened. Raises LogCorrupt."""
-        check_identity(invocation_id, "invocation_id")
-        return await self._ask(lambda reader: invocations.by_id(reader, invocation_id))
-
-    async def find_request(self, session_id: str, request_fingerprint: str) -> InvocationRecord | None:
-        """The last invocation that a session opened for a request; None if there is none. Raises LogCorrupt."""
-        check_identity(session_id, "session_id")
-        check_identity(request_fingerprint, "request_fingerprint")
-        return await self._ask(lambda reader: invocations.by_request(reader, session_id, request_fingerprint))
-
-    async def sessions(self) -> list[SessionSummary]:
-        """All sessions, in the order in which they began."""
-        return await self._ask(queries.sessions)
-
-    async def resolve_tool_result(self, session_id: str, event_id: str) -> JSON:
-        """The raw result of a succeeded settlement, verified by size and digest.
-
-        Raises:
-            ResultUnavailable: it is missing or damaged, or the event is not of this session or no such settlement.
-        """
-        check_identity(session_id, "session_id")
-        check_identity(event_id, "event_id")
-        return await self._ask(lambda reader: queries.tool_result(reader, session_id, event_id))
-
-    async def read_artifact(self, session_id: str, artifact_id: str) -> Artifact:
-        """An artifact of a session, verified. Raises ResultUnavailable."""
-        check_identity(session_id, "session_id")
-        check_identity(artifact_id, "artifact_id")
-        return await self._ask(lambda reader: queries.artifact(reader, session_id, artifact_id))
 
     # --- copying ------------------------------------------------------------------------------------------
 
@@ -403,11 +358,3 @@ def _file_path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(name, str) or not name or "\0" in name:
         raise InvalidInput(f"path={excerpt(path)} is not the path of a file")
     return Path(name)
-
-
-def _checked_scope(scope: Scope | None) -> Scope:
-    if scope is None:
-        return Root()
-    if not isinstance(scope, (Root, Session, Lineage)):
-        raise InvalidInput(f"scope must be Root, Session or Lineage, not {type(scope).__name__}")
-    return scope

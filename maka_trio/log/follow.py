@@ -110,7 +110,8 @@ class Follower:
 
     def offer(self, stored: StoredEvent, size: int) -> None:
         """Hand a new event over, if there is room."""
-        if self._behind or stored.sequence <= self._position:
+        newest = self._held[-1][0].sequence if self._held else self._position
+        if self._behind or stored.sequence <= newest:  # it may have been read before it was handed over
             return
         if self._held and (len(self._held) >= limits.FOLLOW_EVENTS or self._held_bytes + size > limits.FOLLOW_BYTES):
             self._behind = True

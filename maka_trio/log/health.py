@@ -19,16 +19,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from maka_trio.errors import StoreError
 from maka_trio.facts.scope import Root
 from maka_trio.limits import MIB
-from maka_trio.log import queries, schema
+from maka_trio.log import deletion, queries, schema
 from maka_trio.log.faults import translated
 from maka_trio.log.lease import lock_path
 from maka_trio.log.mark import read_mark
 from maka_trio.log.reader import Reader
+from maka_trio.records import frozen
 
 _SYNCS: Final = 32
 _SLOW_SYNC_SECONDS: Final = 0.02
@@ -51,7 +50,7 @@ class Verdict(StrEnum):
     BAD = "bad"
 
 
-@attrs.frozen
+@frozen
 class Finding:
     """One thing that was looked at; `advice` says what to do where something is."""
 
@@ -207,11 +206,11 @@ def _log(path: Path) -> Iterator[Finding]:
         yield _wal(wal, owner)
     try:
         schema.recognise(path, known=lock_path(path).exists())
-        end = _read_end(path)
+        version, end, unfinished = _look_into(path)
     except StoreError as error:
         yield Finding("log", Verdict.BAD, str(error), "restore a backup; maka-trio verify says what can still be read")
         return
-    words = f"format {schema.FORMAT}, {path.stat().st_size // 1024} KiB, ends at event {end}"
+    words = f"format {version}, {path.stat().st_size // 1024} KiB, ends at event {end}"
     if end < acknowledged:
         yield Finding(
             "log",
@@ -219,8 +218,14 @@ def _log(path: Path) -> Iterator[Finding]:
             f"{words}; events up to {acknowledged} were acknowledged",
             f"put back the write-ahead log or a newer copy; or delete {str(lock_path(path))!r} to go on without them",
         )
+    elif version != schema.FORMAT:
+        advice = f"opening it brings it forward to format {schema.FORMAT}, which older versions do not read"
+        yield Finding("log", Verdict.NOTE, words, advice)
     else:
         yield Finding("log", Verdict.GOOD, words)
+    if unfinished:
+        words = f"the bodies of {unfinished} sessions are being deleted"
+        yield Finding("deletion", Verdict.NOTE, words, "if nobody has the log open, open it: that finishes it")
 
 
 def _wal(wal: Path, owner: int | None) -> Finding:
@@ -235,13 +240,16 @@ def _wal(wal: Path, owner: int | None) -> Finding:
     return Finding("wal", Verdict.GOOD, words)
 
 
-def _read_end(path: Path) -> int:
+def _look_into(path: Path) -> tuple[int, int, int]:
+    """The format of a log, where it ends, and how many deletions are not finished."""
     if path.with_name(path.name + "-wal").exists():
         connection = schema.open_reader(path)
     else:
         connection = schema.open_immutable(path)
     with translated("reading the log"), closing(connection):
-        return queries.head(Reader(connection), Root()).high_water
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        end = queries.head(Reader(connection), Root()).high_water
+        return version, end, len(deletion.unfinished(connection))
 
 
 def _owner(lock: Path) -> int | None:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import sqlite3
 
-import attrs
-
 from maka_trio.errors import LogCorrupt
 from maka_trio.facts.event import Fact, InvocationEnded, InvocationOpened
 from maka_trio.facts.identity import Invocation
+from maka_trio.facts.opening import fingerprint_digest
 from maka_trio.facts.outcome import ArtifactRef, InvocationOutcome
+from maka_trio.log.deletion import refuse_deleted
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import row_at
+from maka_trio.records import frozen
 
 _FOUND = "SELECT invocations.id, opened, ended FROM invocations "
 _BY_ID = _FOUND + "WHERE invocation_id = ?"
 _BY_REQUEST = (
     _FOUND + "JOIN sessions ON sessions.id = invocations.session "
-    "WHERE session_id = ? AND fingerprint = ? ORDER BY opened DESC LIMIT 1"
+    "WHERE session_id = ? AND fingerprint IN (?, ?) ORDER BY opened DESC LIMIT 1"
 )
 
 
-@attrs.frozen
+@frozen
 class InvocationRecord:
     """An invocation of the log, open or ended.
 
@@ -41,15 +42,16 @@ class InvocationRecord:
 
 
 def by_id(reader: Reader, invocation_id: str) -> InvocationRecord | None:
-    """The invocation of this id. Raises LogCorrupt."""
+    """The invocation of this id. Raises LogCorrupt and SessionDeleted."""
     with reader.snapshot() as connection:
         return _record(reader, connection.execute(_BY_ID, (invocation_id,)).fetchone())
 
 
 def by_request(reader: Reader, session_id: str, fingerprint: str) -> InvocationRecord | None:
-    """The last invocation of a session that was opened for this request. Raises LogCorrupt."""
+    """The last invocation of a session that was opened for this request. Raises LogCorrupt and SessionDeleted."""
+    names = (fingerprint, fingerprint_digest(fingerprint))  # as a message keeps it, and as a continuation does
     with reader.snapshot() as connection:
-        return _record(reader, connection.execute(_BY_REQUEST, (session_id, fingerprint)).fetchone())
+        return _record(reader, connection.execute(_BY_REQUEST, (session_id, *names)).fetchone())
 
 
 def _record(reader: Reader, found: tuple[int, int, int | None] | None) -> InvocationRecord | None:
@@ -57,6 +59,7 @@ def _record(reader: Reader, found: tuple[int, int, int | None] | None) -> Invoca
         return None
     row, opened, ended = found
     identity, _ = reader.identities.of(reader.connection, row)
+    refuse_deleted(reader.connection, identity.session_id)
     opening = _fact(reader, opened)
     end = None if ended is None else _fact(reader, ended)
     if not isinstance(opening, InvocationOpened):

@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 from maka_trio.errors import LogCorrupt, StoreError
-from maka_trio.log.audit import first_damage
 from maka_trio.log.faults import translated
 from maka_trio.log.lease import Lease, lock_path
 from maka_trio.log.reader import Reader
+from maka_trio.log.salvage import first_damage
 from maka_trio.log.schema import open_reader
 
 

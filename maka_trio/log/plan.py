@@ -12,12 +12,9 @@ from typing import Final
 from maka_trio.errors import CommitError, CommitRejected, SessionRetired
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import decode_fact, encode, encode_invocation, join_event
-from maka_trio.facts.context import StepPurpose
 from maka_trio.facts.event import (
-    Fact,
     InvocationEnded,
     InvocationOpened,
-    MessageSteered,
     ModelObserved,
     ModelRequested,
     RuntimeEvent,
@@ -25,18 +22,20 @@ from maka_trio.facts.event import (
     ToolRejected,
 )
 from maka_trio.facts.identity import Invocation
-from maka_trio.facts.opening import MessageOpening, request_fingerprint
-from maka_trio.facts.outcome import Failed, InvocationOutcome
+from maka_trio.facts.opening import ContinuationOpening, request_fingerprint
 from maka_trio.facts.prefix import chain_next, chain_start, chain_text
 from maka_trio.facts.scope import Root
+from maka_trio.log.claims import prove_planned
 from maka_trio.log.commit import Position, Ticket, Written
 from maka_trio.log.draft import EVENT_ID, Draft
 from maka_trio.log.prepared import PreparedWrite, check_evidence, with_source
 from maka_trio.log.replay import find_event, operation_is_used, same_event, same_evidence
 from maka_trio.log.rows import OBSERVED, Identities, last_sequence, row_at
 from maka_trio.log.schema import MARK_EVERY
-from maka_trio.log.sessions import OpenInvocation, SessionBook, SessionState
-from maka_trio.transitions import InvocationState, Refusal, Residue, check_summary_source, refused
+from maka_trio.log.sessions import OpenInvocation, SessionBook, SessionState, message_ids
+from maka_trio.log.sources import check_request, source_link, with_source_of
+from maka_trio.log.stub import is_stub, outcome_name
+from maka_trio.transitions import InvocationState, Refusal, Residue, refused
 
 RECENT_IDS: Final = 16_384
 """Event ids remembered, to recognise the retry of an observation, which no index holds, while it is still legal."""
@@ -125,14 +124,14 @@ class Planner:
         if known is not None:
             return self._replayed(draft, write, known)
         try:
-            session, invocation = self._admit(draft, event, session, kept, careful=careful)
+            session, invocation = self._admit(draft, write, session, kept, careful=careful)
         except CommitError:
             known = find_event(self._connection, event)
             if known is None:
                 raise
             return self._replayed(draft, write, known)
         if write.source_here:
-            write = with_source(write, session.head, chain_text(session.digest))
+            write = with_source(write, session.head, chain_text(source_link(session)))
         sequence = self._add_event(draft, write, session, invocation)
         written.new.append((sequence, write))
         if not isinstance(event.fact, ModelObserved):
@@ -152,11 +151,13 @@ class Planner:
         """The sequence of an exact retry; anything else under the same id is a conflict."""
         if sequence > self._durable:
             planned = draft.writes[sequence - self._durable - 1]
-            same = planned == _with_source_of(planned.event.fact, write)
+            same = planned == with_source_of(planned.event.fact, write)
         else:
             row = row_at(self._connection, sequence)
+            if row is not None and is_stub(row.body):
+                raise CommitRejected(f"event id {excerpt(write.event.id)} is of a deleted session", reason="deleted")
             if row is not None and write.source_here:
-                write = _with_source_of(decode_fact(row.body), write)
+                write = with_source_of(decode_fact(row.body), write)
             same = (
                 row is not None
                 and same_event(row, self._identities.of(self._connection, row.invocation)[0], write)
@@ -190,6 +191,8 @@ class Planner:
         draft.writes.append(write)
         self._recent[event.id] = self._sequence = session.head = sequence
         session.digest = session_digest
+        if session.lineage is not None:
+            session.lineage = chain_next(session.lineage, sequence, whole)
         if write.kind != OBSERVED:
             session.head_fact = sequence
         session.events += 1
@@ -205,16 +208,16 @@ class Planner:
         for artifact in write.artifacts:
             ref = artifact.ref
             draft.add(draft.artifacts, (session.row, ref.id, sequence, ref.media_type, ref.digest, artifact.data))
-        for message_id in _message_ids(write.event.fact):
+        for message_id in message_ids(write.event.fact):
             draft.add(draft.messages, (session.row, message_id, sequence))
 
     # --- who it belongs to --------------------------------------------------------------------------------
 
     def _admit(
-        self, draft: Draft, event: RuntimeEvent, session: SessionState | None, kept: set[str] | None, *, careful: bool
+        self, draft: Draft, write: PreparedWrite, session: SessionState | None, kept: set[str] | None, *, careful: bool
     ) -> tuple[SessionState, OpenInvocation]:
         """Fold an event into the state of its invocation, which is what checks it."""
-        fact = event.fact
+        event, fact = write.event, write.event.fact
         if isinstance(fact, InvocationOpened):
             session, invocation = self._open(draft, event.invocation, fact, session, kept)
         else:
@@ -225,12 +228,12 @@ class Planner:
         if type(fact) is ModelObserved:
             invocation.state.advance(fact, draft.undo)
             return session, invocation
-        if isinstance(fact, ModelRequested) and fact.purpose is StepPurpose.SUMMARY:
-            check_summary_source(fact, session.session_id, session.head, chain_text(session.digest))
+        if isinstance(fact, ModelRequested):
+            check_request(fact, session, invocation, source_here=write.source_here)
         invocation.state.advance(fact, draft.undo)
         if careful and isinstance(fact, (ToolDispatched, ToolRejected)):
             self._check_operation(fact)
-        for message_id in _message_ids(fact):
+        for message_id in message_ids(fact):
             self._admit_message(draft, session, message_id)
         return session, invocation
 
@@ -254,22 +257,26 @@ class Planner:
                 f"session {excerpt(identity.session_id)} is held by run "
                 f"{excerpt(session.open.state.invocation.run_id)}, which has not ended",
             )
+        proof = None
+        if isinstance(fact.input, ContinuationOpening):
+            proof = prove_planned(self._connection, draft, identity, fact)
         row = self._next_invocation
         self._next_invocation += 1
         draft.opened[identity.invocation_id] = identity
 
         def back() -> None:
-            session.open = None
+            session.open = session.lineage = None
             self._next_invocation = row
             del draft.opened[identity.invocation_id]
 
         draft.undo.append(back)
         session.open = OpenInvocation(row, encode_invocation(identity), InvocationState(identity))
+        session.lineage = None if proof is None else proof.link
         draft.add(
             draft.invocations,
             (
                 *(row, session.row, identity.turn_id, identity.run_id, identity.invocation_id),
-                *(self._sequence + 1, request_fingerprint(fact.input)),
+                *(self._sequence + 1, request_fingerprint(fact.input), None if proof is None else proof.source),
             ),
         )
         return session, session.open
@@ -368,11 +375,11 @@ class Planner:
             return
         if kept is not None:
             kept.add(session.session_id)
-        before = (session.head, session.head_fact, session.digest, session.events, session.open)
+        before = (session.head, session.head_fact, session.digest, session.events, session.open, session.lineage)
         draft.touched[session.session_id] = session
 
         def back() -> None:
-            session.head, session.head_fact, session.digest, session.events, session.open = before
+            session.head, session.head_fact, session.digest, session.events, session.open, session.lineage = before
             if first:
                 del draft.touched[session.session_id]
 
@@ -382,29 +389,8 @@ class Planner:
         outcome, residue = invocation.state.outcome, invocation.state.residue()
         assert outcome is not None
         encoded = None if residue is None else encode(residue, Residue).decode()
-        draft.add(draft.ends, (sequence, _outcome_name(outcome), encoded, invocation.row))
-        session.open = None
-
-
-def _with_source_of(known: Fact, write: PreparedWrite) -> PreparedWrite:
-    """A request that left its source to the log, with the source of the one that it may be a retry of."""
-    if not (write.source_here and isinstance(known, ModelRequested)):
-        return write
-    return with_source(write, known.source_high_water, known.source_digest)
-
-
-def _outcome_name(outcome: InvocationOutcome) -> str:
-    return f"{outcome.kind}:{outcome.failure_class.value}" if isinstance(outcome, Failed) else outcome.kind
-
-
-def _message_ids(fact: Fact) -> tuple[str, ...]:
-    match fact:
-        case MessageSteered(message_id=message_id):
-            return (message_id,)
-        case InvocationOpened(input=MessageOpening(source_messages=source_messages)):
-            return source_messages
-        case _:
-            return ()
+        draft.add(draft.ends, (sequence, outcome_name(outcome), encoded, invocation.row))
+        session.open = session.lineage = None
 
 
 def _read_end(connection: sqlite3.Connection) -> tuple[int, bytes]:

@@ -6,8 +6,7 @@ by one, against the digests that were written with them, so that damage has a na
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from maka_trio.errors import (
     InvalidInput,
@@ -18,19 +17,24 @@ from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.event import StoredEvent
 from maka_trio.facts.prefix import LogPrefix, chain_next, chain_start, chain_text
 from maka_trio.facts.scope import Lineage, Root, Scope, Session
+from maka_trio.log.deletion import refuse_deleted
+from maka_trio.log.lineage import Stretch, lineage_rows, run_spans, stretch_rows
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import (
     EventRow,
-    SessionHead,
     event_count,
     root_rows,
     session_head,
     session_rows,
 )
+from maka_trio.log.stub import is_stub
 
 
 def prefix(reader: Reader, scope: Scope, max_events: int, max_bytes: int) -> LogPrefix:
-    """All events of a scope. Raises PrefixTooLarge, LogCorrupt, and InvalidInput for a lineage of no known run."""
+    """All events of a scope; of the whole log, a stub for each whose body was deleted.
+
+    Raises PrefixTooLarge, LogCorrupt, SessionDeleted, and InvalidInput for a lineage of no known run.
+    """
     check_bounds(max_events, max_bytes)
     with reader.snapshot() as connection:
         match scope:
@@ -39,6 +43,7 @@ def prefix(reader: Reader, scope: Scope, max_events: int, max_bytes: int) -> Log
                 rows = root_rows(connection, 0, count)
                 return _checked(reader, scope, rows, count, max_events, max_bytes)
             case Session(id=session_id):
+                refuse_deleted(connection, session_id)
                 head = session_head(connection, session_id)
                 if head is None:
                     return LogPrefix(scope, 0, chain_text(chain_start(scope)), ())
@@ -51,45 +56,27 @@ def run_prefix(reader: Reader, session_id: str, run_id: str, max_events: int, ma
     """The events of one run, None if there are none. Its scope is the run's lineage; its digest covers the run only."""
     check_bounds(max_events, max_bytes)
     with reader.snapshot() as connection:
-        head = session_head(connection, session_id)
-        spans = _spans(connection, head, run_id)
-        if head is None or not spans:
+        refuse_deleted(connection, session_id)
+        session = session_head(connection, session_id)
+        spans = [] if session is None else run_spans(connection, session, run_id)
+        if session is None or not spans:
             return None
-        wanted = {row for row, _, _ in spans}
-        last = max(ended for _, _, ended in spans)
-        first = min(opened for _, opened, _ in spans)
-        rows = (row for row in _until(session_rows(connection, head, first - 1), last) if row.invocation in wanted)
+        rows = (
+            row
+            for span in spans
+            for row in stretch_rows(
+                reader, session_id, session, Stretch(span.opened, session.head if span.ended is None else span.ended)
+            )
+        )
         return _folded(reader, Lineage(session_id, run_id), rows, max_events, max_bytes)
 
 
 def lineage(reader: Reader, scope: Lineage, max_events: int, max_bytes: int) -> LogPrefix:
-    """A session up to the end of one of its runs, inside a snapshot. No run continues another yet.
+    """A run, the runs it continues, and the session before the first of these, inside a snapshot.
 
     Raises as `prefix` does.
     """
-    head = session_head(reader.connection, scope.session_id)
-    spans = _spans(reader.connection, head, scope.run_id)
-    if head is None or not spans:
-        raise InvalidInput(f"session {excerpt(scope.session_id)} has no run {excerpt(scope.run_id)}")
-    last = max(ended for _, _, ended in spans)
-    return _folded(reader, scope, _until(session_rows(reader.connection, head, 0), last), max_events, max_bytes)
-
-
-def _spans(connection: sqlite3.Connection, head: SessionHead | None, run_id: str) -> list[tuple[int, int, int]]:
-    """Row, first and last sequence of each invocation of a run."""
-    if head is None:
-        return []
-    return connection.execute(
-        "SELECT id, opened, coalesce(ended, ?) FROM invocations WHERE session = ? AND run_id = ?",
-        (head.head, head.row, run_id),
-    ).fetchall()
-
-
-def _until(rows: Iterable[EventRow], last: int) -> Iterator[EventRow]:
-    for row in rows:
-        if row.sequence > last:
-            return
-        yield row
+    return _folded(reader, scope, lineage_rows(reader, scope), max_events, max_bytes)
 
 
 def _checked(
@@ -107,7 +94,7 @@ def _checked(
         left -= len(whole)
         if left < 0:
             raise too_large(max_bytes)
-        link = chain_next(link, row.sequence, whole)
+        link = row.root_digest if is_stub(row.body) else chain_next(link, row.sequence, whole)
         if link != (row.root_digest if isinstance(scope, Root) else row.session_digest):
             raise LogCorrupt(f"event {row.sequence} does not verify against the digest chain", sequence=row.sequence)
         events.append(reader.with_payload(row))
@@ -117,14 +104,14 @@ def _checked(
     return LogPrefix(scope, events[-1].sequence if events else 0, chain_text(link), tuple(events))
 
 
-def _folded(reader: Reader, scope: Scope, rows: Iterable[EventRow], max_events: int, max_bytes: int) -> LogPrefix:
-    """A prefix whose digest is folded on demand."""
+def _folded(
+    reader: Reader, scope: Scope, rows: Iterable[tuple[EventRow, bytes]], max_events: int, max_bytes: int
+) -> LogPrefix:
+    """A prefix whose digest is folded on demand, of rows that were verified."""
     link = chain_start(scope)
     events: list[StoredEvent] = []
     left = max_bytes
-    for row in rows:
-        reader.check()
-        whole = reader.bytes_of(row)
+    for row, whole in rows:
         left -= len(whole)
         if len(events) == max_events:
             raise too_many(max_events)

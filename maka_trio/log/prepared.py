@@ -7,7 +7,7 @@ what is written.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import attrs
@@ -18,9 +18,12 @@ from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import digest, encode_fact, parse_json
 from maka_trio.facts.event import (
     Artifact,
+    BodyDeleted,
     EventWrite,
     Fact,
+    InvocationOpened,
     MessageImported,
+    MessageSteered,
     ModelObserved,
     ModelRequested,
     RuntimeEvent,
@@ -28,13 +31,16 @@ from maka_trio.facts.event import (
     indexed_operation_id,
 )
 from maka_trio.facts.identity import Invocation
+from maka_trio.facts.message import MediaContent
+from maka_trio.facts.opening import MessageInput, MessageOpening
 from maka_trio.facts.outcome import Succeeded
+from maka_trio.records import define
 
 _FACTS = frozenset(get_args(Fact))
 _MAX_INTEGER = 2**63 - 1
 
 
-@attrs.define
+@define
 class PreparedWrite:
     """One event with the canonical bytes of its fact, and what is stored beside it. `size` is all of it, in bytes.
 
@@ -81,12 +87,15 @@ def prepare(item: RuntimeEvent | EventWrite) -> PreparedWrite:
         raise InvalidInput(f"an event carries a fact and an Invocation, not {type(fact).__name__}")
     if type(event.recorded_at) is not int or not 0 <= event.recorded_at <= _MAX_INTEGER:
         raise InvalidInput(f"recorded_at={excerpt(event.recorded_at)} is not a count of milliseconds")
-    if isinstance(fact, ToolSettled) and isinstance(fact.outcome, Succeeded) and payload is None:
+    kind = type(fact)
+    if kind is ToolSettled and payload is None and isinstance(fact.outcome, Succeeded):  # type: ignore[union-attr]
         raise InvalidInput("a succeeded tool_settled is written as an EventWrite with its raw result")
-    if isinstance(fact, MessageImported):
+    if kind is MessageImported:
         raise InvalidInput("message_imported is written by an import admission only")
+    if kind is BodyDeleted:
+        raise InvalidInput("body_deleted is what a deletion leaves; it is not written as an event")
     body = _encode(fact)
-    if type(fact) is ModelObserved:
+    if kind is ModelObserved:
         return PreparedWrite(event, fact.kind, None, body, len(body), None, artifacts)
     if payload is None and not artifacts and not source_here:
         return PreparedWrite(event, fact.kind, indexed_operation_id(fact), body, len(body))
@@ -114,10 +123,25 @@ def check_evidence(write: PreparedWrite) -> None:
         _check_payload(write.payload, fact.outcome.raw.bytes, fact.outcome.raw.digest)
         if tuple(artifact.ref for artifact in write.artifacts) != fact.outcome.artifacts:
             raise InvalidInput("a settlement is written with exactly the artifacts that it names")
+    named = {part.artifact: part.digest for part in message_media(fact) if part.digest is not None}
     for artifact in write.artifacts:
         ref = artifact.ref
         if len(artifact.data) != ref.bytes or not _same_digest(artifact.data, ref.digest):
             raise InvalidInput(f"artifact {excerpt(ref.id)} is not the bytes that its reference names")
+        if named.get(ref.id, ref.digest) != ref.digest:
+            raise InvalidInput(f"artifact {excerpt(ref.id)} is not the bytes that its message names")
+
+
+def message_media(fact: Fact) -> Iterator[MediaContent]:
+    """The media of a user's message that lie beside it as artifacts."""
+    content: MessageInput | None = None
+    if isinstance(fact, MessageSteered):
+        content = fact.message
+    elif isinstance(fact, InvocationOpened) and isinstance(fact.input, MessageOpening):
+        content = fact.input.content
+    for part in content.parts if content else ():
+        if isinstance(part, MediaContent) and part.artifact is not None:
+            yield part
 
 
 def _check_payload(payload: bytes, size: int, named: str) -> None:

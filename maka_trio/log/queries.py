@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-
-import attrs
+from typing import Literal
 
 from maka_trio.errors import (
     InvalidInput,
@@ -20,9 +19,12 @@ from maka_trio.facts.json_value import JSON
 from maka_trio.facts.outcome import ArtifactRef, Succeeded
 from maka_trio.facts.prefix import chain_next, chain_start, chain_text
 from maka_trio.facts.scope import Lineage, Root, Scope, Session
-from maka_trio.log.prefixes import check_bounds, lineage, too_large, too_many
+from maka_trio.log.deletion import refuse_deleted
+from maka_trio.log.lineage import lineage_end, lineage_rows
+from maka_trio.log.prefixes import check_bounds, too_large, too_many
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import (
+    OBSERVED,
     EventRow,
     context_rows,
     fact_rows,
@@ -32,12 +34,11 @@ from maka_trio.log.rows import (
     session_head,
     session_rows,
 )
+from maka_trio.records import frozen
 from maka_trio.transitions import Residue
 
-_NO_BOUND = 2**63
 
-
-@attrs.frozen
+@frozen
 class Head:
     """Where a scope ends: its last sequence (0 when it is empty), and its digest there."""
 
@@ -46,7 +47,7 @@ class Head:
     digest: str
 
 
-@attrs.frozen
+@frozen
 class SessionContext:
     """The facts of a session, observations apart, and where the session stood when they were read."""
 
@@ -54,22 +55,34 @@ class SessionContext:
     events: tuple[StoredEvent, ...]
 
 
-@attrs.frozen
+@frozen
 class SessionSafety:
     """The session may be continued. `prior_unknown`: with effects of an earlier run whose outcome nobody knows."""
 
     prior_unknown: bool
 
 
-@attrs.frozen
+@frozen
 class SessionSummary:
-    """One session of a log. `open_run_id` is the run that has not ended, if there is one."""
+    """One session of a log.
+
+    Attributes:
+        session_id: its id.
+        events: how many it has.
+        high_water: the last of them.
+        invocations: how many opened.
+        open_run_id: the run that has not ended, if there is one.
+        retired: it takes no more runs.
+        bodies: whether they are `kept`; `deleting` is a deletion that has begun and not ended.
+    """
 
     session_id: str
     events: int
     high_water: int
     invocations: int
     open_run_id: str | None
+    retired: bool = False
+    bodies: Literal["kept", "deleting", "deleted"] = "kept"
 
 
 # --- sessions ---------------------------------------------------------------------------------------------
@@ -85,8 +98,8 @@ def head(reader: Reader, scope: Scope) -> Head:
                 found = session_head(connection, session_id)
                 return _head_at(connection, scope, found.head if found else 0)
             case Lineage():
-                whole = lineage(reader, scope, _NO_BOUND, _NO_BOUND)
-                return Head(scope, whole.high_water, whole.digest)
+                high_water, link = lineage_end(reader, scope)
+                return Head(scope, high_water, chain_text(link))
 
 
 def head_at_end(connection: sqlite3.Connection, scope: Root) -> Head:
@@ -100,13 +113,17 @@ def _head_at(connection: sqlite3.Connection, scope: Root | Session, sequence: in
     row = row_at(connection, sequence)
     if row is None:
         raise LogCorrupt(f"event {sequence}, the last of its scope, is missing", sequence=sequence)
-    return Head(scope, sequence, chain_text(row.root_digest if isinstance(scope, Root) else row.session_digest))
+    link = row.root_digest if isinstance(scope, Root) else row.session_digest
+    if not isinstance(link, bytes):
+        raise LogCorrupt(f"event {sequence} is damaged: its digest is {type(link).__name__}", sequence=sequence)
+    return Head(scope, sequence, chain_text(link))
 
 
 def read_context(reader: Reader, session_id: str, max_events: int, max_bytes: int) -> SessionContext:
-    """The facts of a session, observations apart. Raises PrefixTooLarge and LogCorrupt."""
+    """The facts of a session, observations apart. Raises PrefixTooLarge, LogCorrupt and SessionDeleted."""
     check_bounds(max_events, max_bytes)
     with reader.snapshot() as connection:
+        refuse_deleted(connection, session_id)
         found = session_head(connection, session_id)
         if found is None:
             return SessionContext(_head_at(connection, Session(session_id), 0), ())
@@ -124,6 +141,31 @@ def read_context(reader: Reader, session_id: str, max_events: int, max_bytes: in
                 raise LogCorrupt(f"event {row.sequence} does not verify against its digest", sequence=row.sequence)
             events.append(reader.with_payload(row))
         return SessionContext(_head_at(connection, Session(session_id), found.head), tuple(events))
+
+
+def read_lineage(reader: Reader, scope: Lineage, max_events: int, max_bytes: int) -> SessionContext:
+    """The facts of a lineage, observations apart.
+
+    Raises:
+        InvalidInput: there is no such run.
+        PrefixTooLarge: there are more.
+        LogCorrupt: an event does not verify, or a succeeded settlement has lost its raw result.
+    """
+    check_bounds(max_events, max_bytes)
+    high_water, link, left = 0, chain_start(scope), max_bytes
+    events: list[StoredEvent] = []
+    with reader.snapshot():
+        for row, whole in lineage_rows(reader, scope):
+            high_water, link = row.sequence, chain_next(link, row.sequence, whole)
+            if row.kind == OBSERVED:
+                continue
+            left -= len(row.body)
+            if len(events) == max_events:
+                raise too_many(max_events)
+            if left < 0:
+                raise too_large(max_bytes)
+            events.append(reader.with_payload(row))
+    return SessionContext(Head(scope, high_water, chain_text(link)), tuple(events))
 
 
 def require_safe(
@@ -158,19 +200,25 @@ def sessions(reader: Reader) -> list[SessionSummary]:
     with reader.snapshot() as connection:
         rows = connection.execute(
             "SELECT session_id, events, head, (SELECT count(*) FROM invocations WHERE session = sessions.id), "
-            "(SELECT run_id FROM invocations WHERE session = sessions.id AND ended IS NULL) "
-            "FROM sessions JOIN heads ON heads.session = sessions.id ORDER BY sessions.id"
+            "(SELECT run_id FROM invocations WHERE session = sessions.id AND ended IS NULL), retired IS NOT NULL, "
+            "CASE WHEN deletions.session IS NULL THEN 'kept' WHEN finished IS NULL THEN 'deleting' ELSE 'deleted' END "
+            "FROM sessions JOIN heads ON heads.session = sessions.id "
+            "LEFT JOIN deletions ON deletions.session = sessions.id ORDER BY sessions.id"
         ).fetchall()
-    return [SessionSummary(*row) for row in rows]
+    return [
+        SessionSummary(name, events, high_water, invocations, open_run_id, bool(retired), bodies)
+        for name, events, high_water, invocations, open_run_id, retired, bodies in rows
+    ]
 
 
 # --- evidence ---------------------------------------------------------------------------------------------
 
 
 def tool_result(reader: Reader, session_id: str, event_id: str) -> JSON:
-    """The raw result beside a succeeded settlement, verified. Raises ResultUnavailable."""
+    """The raw result beside a succeeded settlement, verified. Raises ResultUnavailable and SessionDeleted."""
     name = excerpt(event_id)
     with reader.snapshot() as connection:
+        refuse_deleted(connection, session_id)
         found = connection.execute(
             "SELECT sequence FROM events JOIN sessions ON sessions.id = events.session "
             "WHERE event_id = ? AND kind <> 'model_observed' AND session_id = ?",
@@ -193,9 +241,10 @@ def tool_result(reader: Reader, session_id: str, event_id: str) -> JSON:
 
 
 def artifact(reader: Reader, session_id: str, artifact_id: str) -> Artifact:
-    """A stored artifact, verified. Raises ResultUnavailable."""
+    """A stored artifact, verified. Raises ResultUnavailable and SessionDeleted."""
     name = excerpt(artifact_id)
     with reader.snapshot() as connection:
+        refuse_deleted(connection, session_id)
         found = connection.execute(
             "SELECT media_type, digest, data FROM artifacts JOIN sessions ON sessions.id = artifacts.session "
             "WHERE session_id = ? AND artifact_id = ?",

@@ -10,13 +10,13 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import attrs
-
 from maka_trio import limits
 from maka_trio.errors import InvalidInput, LogCorrupt
 from maka_trio.facts.codec import decode_fact, encode_invocation, join_event
-from maka_trio.facts.event import RuntimeEvent, StoredEvent
+from maka_trio.facts.event import BodyDeleted, Fact, RuntimeEvent, StoredEvent
 from maka_trio.facts.identity import Invocation
+from maka_trio.log.stub import MARK, read_stub
+from maka_trio.records import frozen
 
 OBSERVED: Final = "model_observed"
 
@@ -62,6 +62,23 @@ class EventRow(NamedTuple):
     body: bytes
 
 
+class Row(NamedTuple):
+    """One row of `events`, whole."""
+
+    sequence: int
+    invocation: int
+    kind: str
+    event_id: str
+    recorded_at: int
+    root_digest: bytes
+    session_digest: bytes
+    body: bytes
+    session: int
+    previous: int
+    previous_fact: int
+    operation_id: str | None
+
+
 class FactRow(NamedTuple):
     """What the chain of a session's facts tells without their bodies."""
 
@@ -71,7 +88,7 @@ class FactRow(NamedTuple):
     size: int
 
 
-@attrs.frozen
+@frozen
 class SessionHead:
     """Where a session stands: its row, its last event, its last fact that is no observation, how many events."""
 
@@ -119,7 +136,7 @@ def _read_identity(connection: sqlite3.Connection, row: int) -> Invocation:
         raise LogCorrupt(f"invocation row {row} is damaged: {error}") from error
 
 
-def event_bytes(row: EventRow, identity: bytes) -> bytes:
+def event_bytes(row: EventRow | Row, identity: bytes) -> bytes:
     """The canonical bytes of the whole event in a row.
 
     Raises:
@@ -131,16 +148,25 @@ def event_bytes(row: EventRow, identity: bytes) -> bytes:
         raise LogCorrupt(f"event {row.sequence} is damaged: {error}", sequence=row.sequence) from error
 
 
-def stored_event(row: EventRow, identity: Invocation) -> StoredEvent:
+def stored_event(row: EventRow | Row, identity: Invocation) -> StoredEvent:
     """The event in a row.
 
     Raises:
         LogCorrupt: the row holds no fact; `sequence` names it.
     """
     try:
-        return StoredEvent(row.sequence, RuntimeEvent(row.event_id, row.recorded_at, identity, decode_fact(row.body)))
+        return StoredEvent(row.sequence, RuntimeEvent(row.event_id, row.recorded_at, identity, _fact(row)))
     except (InvalidInput, TypeError, ValueError) as error:
         raise LogCorrupt(f"event {row.sequence} is damaged: {error}", sequence=row.sequence) from error
+
+
+def _fact(row: EventRow | Row) -> Fact:
+    if row.body[:1] == MARK:
+        return read_stub(row.kind, row.root_digest, row.session_digest, row.body)
+    fact = decode_fact(row.body)
+    if type(fact) is BodyDeleted:
+        raise InvalidInput("it says that it was deleted, and no deletion writes so")
+    return fact
 
 
 # --- reading ----------------------------------------------------------------------------------------------

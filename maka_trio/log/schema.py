@@ -8,6 +8,10 @@ the most rows, stand in no index at all.
 `body` is the canonical fact alone; an event's canonical bytes are put together from it, the row and the identity in
 `invocations`. Digests cover those whole bytes. `body` is the last column, so that a large one is read only when asked
 for.
+
+`deletions` names the sessions whose bodies are being deleted, or were: those of events up to `kept` are still there,
+and since `finished` nothing of the others is left in the file. Rows of `events`, `payloads` and `artifacts` never go
+and never change their size, and what frees space in a page zeroes it: so the file holds no copies that nobody knows of.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -23,11 +26,12 @@ from urllib.parse import quote
 from maka_trio import limits
 from maka_trio.errors import LogCorrupt, LogTooNew, LogUnsupported, StoreError
 from maka_trio.log.faults import os_error, translated
+from maka_trio.log.migrations import MIGRATIONS, migrate, stand_in
 
 APPLICATION_ID: Final = 0x4D414B41
 """`MAKA`, in the header of every log."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version this code writes, in `user_version`."""
 
 MARK_EVERY: Final = 256
@@ -39,8 +43,6 @@ CHECKPOINT_PAGES: Final = 4000
 WAL_BYTES: Final = 32 * limits.MIB
 """What of the write-ahead log's file is kept for use again, after a reader with an old snapshot has let it grow."""
 
-MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {}
-"""For each older format, what turns it into the next one. Runs inside one transaction."""
 
 TABLES: Final = """
 CREATE TABLE sessions(
@@ -69,10 +71,12 @@ CREATE TABLE invocations(
     ended INTEGER,
     outcome TEXT,
     residue TEXT,
-    fingerprint TEXT
+    fingerprint TEXT,
+    continues INTEGER
 );
 CREATE INDEX invocations_by_run ON invocations(session, run_id);
 CREATE INDEX invocations_by_request ON invocations(session, fingerprint) WHERE fingerprint IS NOT NULL;
+CREATE UNIQUE INDEX invocations_by_source ON invocations(continues) WHERE continues IS NOT NULL;
 CREATE INDEX invocations_open ON invocations(session) WHERE ended IS NULL;
 CREATE INDEX invocations_unsafe ON invocations(session) WHERE residue IS NOT NULL;
 CREATE TABLE events(
@@ -113,6 +117,11 @@ CREATE TABLE messages(
     sequence INTEGER NOT NULL,
     PRIMARY KEY (session, message_id)
 ) WITHOUT ROWID;
+CREATE TABLE deletions(
+    session INTEGER PRIMARY KEY,
+    kept INTEGER NOT NULL,
+    finished INTEGER
+);
 """
 
 _MAGIC = b"SQLite format 3\x00"
@@ -146,7 +155,7 @@ def open_or_create(path: Path, *, known: bool) -> sqlite3.Connection:
         connection = _connect(path, "rw")
         try:
             _configure_writer(connection)
-            _migrate(connection)
+            migrate(connection, FORMAT, MIGRATIONS)
         except BaseException:
             connection.close()
             raise
@@ -161,13 +170,34 @@ def open_in_memory() -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A read-only connection; it blocks nobody and nobody blocks it."""
-    return _connect(path, "ro")
+    """A read-only connection; it blocks nobody and nobody blocks it. An older format is read as it is.
+
+    Raises:
+        StoreError: see `migrations.stand_in`.
+    """
+    return _read_as_current(_connect(path, "ro"), path)
 
 
 def open_immutable(path: Path) -> sqlite3.Connection:
-    """A connection to a log that nobody has open and that has no write-ahead log. It leaves no file beside it."""
-    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    """A connection to a log that nobody has open and that has no write-ahead log. It leaves no file beside it.
+
+    Raises:
+        StoreError: see `migrations.stand_in`.
+    """
+    address = f"file:{quote(str(path))}?mode=ro&immutable=1"
+    return _read_as_current(sqlite3.connect(address, uri=True, isolation_level=None), path)
+
+
+def _read_as_current(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    try:
+        with translated(f"reading {str(path)!r}"):
+            stand_in(connection, FORMAT, MIGRATIONS)
+    except LogCorrupt:
+        return connection  # who asks it something is told, and may still find what can be read
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -189,6 +219,7 @@ def _configure_writer(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA secure_delete = ON")
 
 
 def _build(connection: sqlite3.Connection) -> None:
@@ -236,21 +267,3 @@ def recognise(path: Path, *, known: bool = False) -> None:
         raise LogUnsupported(f"{str(path)!r} is another program's database")
     if version > FORMAT:
         raise LogTooNew(f"{str(path)!r} has format {version}; this version reads up to {FORMAT}")
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == FORMAT:
-        return
-    if any(step not in MIGRATIONS for step in range(version, FORMAT)):
-        raise LogUnsupported(f"the log has format {version}, which this version cannot bring forward to {FORMAT}")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for step in range(version, FORMAT):
-            MIGRATIONS[step](connection)
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the header is what an older version looks at

@@ -14,9 +14,13 @@ from typing import Final
 import attrs
 
 from maka_trio.errors import CommitRejected, LogCorrupt
+from maka_trio.facts.event import Fact, InvocationOpened, MessageSteered
 from maka_trio.facts.identity import Invocation
+from maka_trio.facts.opening import ContinuationOpening, MessageOpening
 from maka_trio.facts.prefix import chain_start
-from maka_trio.facts.scope import Session
+from maka_trio.facts.scope import Lineage, Session
+from maka_trio.log.lineage import lineage_end
+from maka_trio.log.reader import Reader
 from maka_trio.log.rows import (
     OBSERVED,
     EventRow,
@@ -30,6 +34,7 @@ from maka_trio.log.rows import (
     session_rows,
     stored_event,
 )
+from maka_trio.records import define
 from maka_trio.transitions import InvocationState
 
 IDLE_SESSIONS: Final = 1024
@@ -39,7 +44,7 @@ _PLAIN_DELTA = b'"kind":"part_delta"},"kind":"model_observed"'
 _OPTIONS = b'"provider_options"'
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OpenInvocation:
     """An invocation without its end: its row, its identity's canonical bytes, what its facts left open."""
 
@@ -50,7 +55,7 @@ class OpenInvocation:
     """Ids and sequences of the observations that its open steps had when it was loaded."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SessionState:
     """Where a session stands, as the next append needs it."""
 
@@ -61,6 +66,8 @@ class SessionState:
     digest: bytes
     events: int
     open: OpenInvocation | None = None
+    lineage: bytes | None = None
+    """The digest of its lineage, where the open invocation continues another."""
     retired: bool = False
     messages: set[str] = attrs.field(factory=set)
     """Ids of the user messages in it; events may not use them for themselves."""
@@ -69,6 +76,17 @@ class SessionState:
     def empty(cls, row: int, session_id: str) -> SessionState:
         """A session that the log has nothing of yet."""
         return cls(row, session_id, 0, 0, chain_start(Session(session_id)), 0)
+
+
+def message_ids(fact: Fact) -> tuple[str, ...]:
+    """The ids of the user messages that a fact brings into its session."""
+    match fact:
+        case MessageSteered(message_id=message_id):
+            return (message_id,)
+        case InvocationOpened(input=MessageOpening(source_messages=source_messages)):
+            return source_messages
+        case _:
+            return ()
 
 
 class SessionBook:
@@ -138,6 +156,8 @@ def load_session(connection: sqlite3.Connection, identities: Identities, session
         facts = fact_rows(connection, head.head_fact, opened - 1)
         state = _load_state(connection, identity, head, facts)
         session.open = OpenInvocation(row, encoded, state, _observed(connection, head, facts, state))
+        if isinstance(state.opening, ContinuationOpening):
+            _, session.lineage = lineage_end(Reader(connection), Lineage(session_id, identity.run_id))
     return session
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from maka_trio import limits
-from maka_trio.errors import CommitRejected, CommitUnknown, InvalidInput, LogCorrupt, MakaError, PrefixTooLarge
+from maka_trio.errors import Busy, CommitRejected, CommitUnknown, InvalidInput, LogCorrupt, MakaError, PrefixTooLarge
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.event import RuntimeEvent, ToolRejected
-from maka_trio.log import schema
+from maka_trio.log import deletion, schema
 from maka_trio.log.commit import Commit, Position, Result, Ticket, Written
 from maka_trio.log.draft import Draft
 from maka_trio.log.faults import error_name, is_corrupt, is_full, is_locked, os_error, store_error, translated
@@ -28,6 +29,8 @@ from maka_trio.log.prepared import PreparedWrite, prepare
 from maka_trio.log.sessions import SessionState
 from maka_trio.recovery import sealing_facts
 from maka_trio.transitions import InvocationState
+
+T = TypeVar("T")
 
 
 class _Lost(Exception):
@@ -77,6 +80,7 @@ class Store:
             try:
                 store = cls(connection, lease)
                 check_end(lease, store.root.high_water)
+                store.finish_deletions()
             except BaseException:
                 connection.close()
                 raise
@@ -122,6 +126,14 @@ class Store:
             raise result
         return result
 
+    def check(self, ticket: Ticket) -> None:
+        """Raise what writing a ticket would raise, as far as the rules go, and write nothing."""
+        draft = self._planner.draft()
+        result = self._plan(draft, ticket, careful=True)
+        draft.take_back()
+        if isinstance(result, MakaError):
+            raise result
+
     def write(self, tickets: Sequence[Ticket]) -> Commit:
         """Write tickets in order, in as few transactions as possible.
 
@@ -153,6 +165,10 @@ class Store:
             return self._planner.plan(draft, ticket, careful=careful)
         except MakaError as error:
             return error
+        except sqlite3.IntegrityError as error:
+            if not careful:
+                return self._plan(draft, ticket, careful=True)
+            return CommitRejected(f"an id of this append is used twice: {error}", reason="conflict")
         except sqlite3.Error as error:
             return store_error(error, "checking an append")
 
@@ -160,7 +176,7 @@ class Store:
         """Make a draft durable, or take all of it back and say why."""
         try:
             if draft.events:
-                self._transact(draft)
+                self._transact(draft.flush)
         except (sqlite3.Error, _Lost) as error:
             draft.take_back()
             return error
@@ -173,10 +189,10 @@ class Store:
         touched.update(draft.touched)
         return None
 
-    def _transact(self, draft: Draft) -> None:
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self.connection.execute("BEGIN IMMEDIATE")
         try:
-            draft.flush(self.connection)
+            result = work(self.connection)
         except BaseException:
             self._roll_back()
             raise
@@ -190,6 +206,7 @@ class Store:
                 self._failure = f"a commit failed and may have happened ({error_name(error)}); open the log again"
                 raise _Lost(str(error)) from error
             raise
+        return result
 
     def _roll_back(self) -> bool:
         try:
@@ -225,17 +242,32 @@ class Store:
             CommitRejected: the log takes no more writes.
             StoreError: the file cannot be written.
         """
+        session = self._session(session_id)
+        now = time.time_ns() // 1_000_000
+        self._change(
+            f"retiring session {excerpt(session_id)}",
+            lambda connection: connection.execute(
+                "UPDATE sessions SET retired = ? WHERE id = ? AND retired IS NULL", (now, session.row)
+            ),
+        )
+        session.retired = True
+
+    def _session(self, session_id: str) -> SessionState:
+        with translated(f"reading session {excerpt(session_id)}"):
+            session = self._planner.sessions.get(session_id)
+        if session is None:
+            raise InvalidInput(f"the log has nothing of session {excerpt(session_id)}")
+        return session
+
+    def _change(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something that is no append, in a transaction of its own."""
         if self._failure is not None:
             raise CommitRejected(f"the log takes no more writes: {self._failure}", reason="log_failed")
-        with translated(f"retiring session {excerpt(session_id)}"):
-            session = self._planner.sessions.get(session_id)
-            if session is None:
-                raise InvalidInput(f"the log has nothing of session {excerpt(session_id)}")
-            now = time.time_ns() // 1_000_000
-            self.connection.execute(
-                "UPDATE sessions SET retired = ? WHERE id = ? AND retired IS NULL", (now, session.row)
-            )
-        session.retired = True
+        try:
+            with translated(doing):
+                return self._transact(work)
+        except _Lost as error:
+            raise CommitUnknown(f"{doing}: the commit failed and may have happened: {error}") from error
 
     def checkpoint(self) -> None:
         """Copy what the write-ahead log holds into the file, as far as readers allow. Waits for nobody.
@@ -248,6 +280,61 @@ class Store:
     def skip_to(self, sequence: int) -> None:
         """Let the next event have this sequence, which is higher than the last. For events that bring their own."""
         self._planner.skip_to(sequence)
+
+    # --- deletion -----------------------------------------------------------------------------------------
+
+    def begin_deletion(self, session_id: str) -> None:
+        """Note that the bodies of a session are to go. From then on its readers are refused.
+
+        Raises:
+            InvalidInput: the log has nothing of it, or it still takes runs.
+            Busy: a run of it has not ended.
+            CommitError, StoreError: the file cannot be written.
+        """
+        session, name = self._session(session_id), excerpt(session_id)
+        if not session.retired:
+            raise InvalidInput(f"session {name} still takes runs; retire it before its bodies are deleted")
+        if session.open is not None:
+            run_id = session.open.state.invocation.run_id
+            words = f"session {name} is held by run {excerpt(run_id)}, which has not ended"
+            raise Busy(words, session_id=session_id, run_id=run_id)
+        self._change(
+            f"deleting session {name}", lambda connection: deletion.begin(connection, session.row, session.head)
+        )
+
+    def delete_some(self, session_id: str) -> int:
+        """Delete the bodies of some more events of it, in one transaction; return of how many. 0 when none is left."""
+        return self._delete_some(self._session(session_id).row)
+
+    def finish_deletion(self, session_id: str) -> bool:
+        """After the last of them, leave nothing of them in the file or beside it.
+
+        Returns:
+            False where that has to wait, because somebody reads an older state of the log.
+        """
+        return self._finish_deletion(self._session(session_id).row)
+
+    def finish_deletions(self) -> None:
+        """Finish what an earlier owner began. Where that fails now, it is left as it is and told to who asks again."""
+        with contextlib.suppress(MakaError):
+            for session in deletion.unfinished(self.connection):
+                while self._delete_some(session):
+                    pass
+                self._finish_deletion(session)
+
+    def _delete_some(self, session: int) -> int:
+        return self._change("deleting bodies", lambda connection: deletion.go_on(connection, session))
+
+    def _finish_deletion(self, session: int) -> bool:
+        if self.path is not None:
+            try:
+                with translated("clearing the file of deleted bodies"):
+                    if not deletion.sweep(self.connection, self.path):
+                        return False
+            except OSError as error:
+                raise os_error(error, f"cannot read {str(self.path)!r}") from error
+        self._change("deleting bodies", lambda connection: deletion.finish(connection, session))
+        return True
 
     # --- recovery -----------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ one that has sequences of its own.
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from maka_trio import limits
@@ -25,6 +26,7 @@ from maka_trio.log import schema
 from maka_trio.log.audit import Found
 from maka_trio.log.backup import place_new
 from maka_trio.log.bundle import End, Header, Line, SessionEnd, encode_end, read_lines
+from maka_trio.log.deletion import refuse_deleted
 from maka_trio.log.faults import os_error
 from maka_trio.log.lease import Lease
 from maka_trio.log.prepared import prepare
@@ -58,7 +60,11 @@ class Export:
         self._sessions: dict[str, SessionEnd] = {}
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of the bundle, each with its end."""
+        """The lines of the bundle, each with its end.
+
+        Raises:
+            SessionDeleted: a session that would be in it has lost its bodies, which a bundle proves itself with.
+        """
         seen = hashlib.sha256()
         for text in self._lines():
             seen.update(text)
@@ -68,6 +74,7 @@ class Export:
         yield encode_end(self.end) + b"\n"
 
     def _lines(self) -> Iterator[bytes]:
+        self._ask(lambda reader: _check_kept(reader.connection, self._session_id))
         yield Header(self._session_id).encode() + b"\n"
         for found in self.verification.found():
             self.damaged += [(found.sequence, words) for words in found.words]
@@ -88,6 +95,7 @@ def _line(reader: Reader, found: Found) -> Line:
     assert found.stored is not None
     beside = (found.sequence,)
     with reader.snapshot() as connection:
+        _check_kept(connection, found.session_id)  # the owner may have begun to delete since the event was read
         payload = connection.execute("SELECT data FROM payloads WHERE sequence = ?", beside).fetchone()
         artifacts = connection.execute(
             "SELECT artifact_id, media_type, length(data), digest, data FROM artifacts WHERE sequence = ? "
@@ -101,6 +109,12 @@ def _line(reader: Reader, found: Found) -> Line:
         payload[0] if payload else None,
         tuple(Artifact(ArtifactRef(*row[:4]), row[4]) for row in artifacts),
     )
+
+
+def _check_kept(connection: sqlite3.Connection, session_id: str | None) -> None:
+    """Refuse deleted sessions, where the file can still say which they are."""
+    with suppress(sqlite3.DatabaseError):
+        refuse_deleted(connection, session_id)
 
 
 # --- in -----------------------------------------------------------------------------------------------------

@@ -6,23 +6,25 @@ invocations and the conversations of the sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from maka_trio.errors import LogCorrupt
-from maka_trio.facts.prefix import chain_start
+from maka_trio.facts.event import BodyDeleted
 from maka_trio.facts.scope import Root, Session
 from maka_trio.laws import LawChecker, Violation
 from maka_trio.log import queries
-from maka_trio.log.audit import Auditor, Found
+from maka_trio.log.audit import Auditor, Found, Seen, SeenEvent, SeenObservation, sequence_of
+from maka_trio.log.chains import DIGESTS
 from maka_trio.log.lease import lock_path
+from maka_trio.log.lineage import events_between
 from maka_trio.log.mark import read_mark
 from maka_trio.log.reader import Reader
 
 T = TypeVar("T")
 
-PAGE_EVENTS = 512
+PAGE_EVENTS = 2048
 """What is read in one short transaction."""
 
 _EVIDENCE = 9
@@ -49,6 +51,7 @@ class Verification:
         high_water: the last sequence to look at; None where the file does not say.
         looked_at: the sequence up to which it has looked.
         events: how many events it has read.
+        deleted: how many of them have lost their bodies with their session's.
     """
 
     def __init__(self, ask: Ask, path: Path, session_id: str | None = None) -> None:
@@ -58,35 +61,84 @@ class Verification:
         self.high_water = self._end()
         self.looked_at = 0
         self.events = 0
-        self._audit = Auditor(chain_start(Root()))
-        self._laws = LawChecker(Root() if session_id is None else Session(session_id))
+        self.deleted = 0
+        self._audit = Auditor()
+        self._laws = LawChecker(Root() if session_id is None else Session(session_id), read=self._again)
         self._lawless: set[str] = set()
         self._all_lawless = False
 
     def violations(self) -> Iterator[Violation]:
         """What is wrong, in the order of the log."""
-        for found in self.found():
-            yield from self.judge(found)
+        for page in self.pages():
+            yield from page
         yield from self.ends()
 
+    def pages(self) -> Iterator[list[Violation]]:
+        """What is wrong with the events of one page after another, up to `looked_at`. Without the `ends`."""
+        for page in self._seen():
+            broken: list[Violation] = []
+            for seen in page:
+                found = self._taken(seen)
+                broken += self._judged(self._audit.hold(seen)) if found is None else found
+            if page:
+                self.looked_at = sequence_of(page[-1])
+            yield broken
+
     def found(self) -> Iterator[Found]:
-        """The events, whatever they are like."""
-        while self.high_water is None or self.looked_at < self.high_water:
-            after = self.looked_at
-            page, end = self._ask(lambda reader, after=after: self._audit.page(reader, after, PAGE_EVENTS))  # type: ignore[misc]
-            for one in page:
-                if self.high_water is not None and one.sequence > self.high_water:
-                    break
-                if self._session_id is None or one.session_id in (None, self._session_id):
-                    self.looked_at = one.sequence
-                    self.events += one.stored is not None
-                    yield one
+        """The events, whatever they are like, each made and held against the digests; the laws are the caller's."""
+        for page in self._seen():
+            for seen in page:
+                found = self._audit.hold(seen)
+                if self._counts(found):
+                    self.looked_at = found.sequence
+                    yield found
+
+    def _seen(self) -> Iterator[list[Seen]]:
+        end = 0
+        while self.high_water is None or end < self.high_water:
+            after = end
+            page, end = self._ask(lambda reader, after=after: self._audit.look(reader, after, PAGE_EVENTS))  # type: ignore[misc]
+            if self.high_water is not None and end > self.high_water:
+                page = [seen for seen in page if sequence_of(seen) <= self.high_water]
+            yield page
             if end == after:
                 return
             self.looked_at = end
 
-    def judge(self, found: Found) -> Iterator[Violation]:
+    def _taken(self, seen: Seen) -> Sequence[Violation] | None:
+        """The laws that an event breaks, by a short way, which is for what is sound and in its place beyond doubt.
+
+        None for anything else: nothing has happened then.
+        """
+        if not isinstance(seen, (SeenObservation, SeenEvent)):
+            return None
+        values, invocation = seen.values, seen.invocation
+        if self._all_lawless or invocation.session_id in self._lawless:
+            return None
+        if not self._audit.chains.follows(values, seen.body):
+            return None
+        if self._session_id is not None and self._session_id != invocation.session_id:
+            return ()
+        self.events += 1
+        digests = values[DIGESTS]
+        if isinstance(seen, SeenEvent):
+            return self._laws.push(seen.stored, digests)
+        if self._laws.push_observation(values[0], invocation, seen.observed, digests):
+            return ()
+        return self._laws.push(seen.stored(), digests)
+
+    def _counts(self, found: Found) -> bool:
+        """Whether the event is one of those to look at."""
+        if found.session_id is not None and self._session_id not in (None, found.session_id):
+            return False
+        self.events += found.stored is not None
+        self.deleted += found.stored is not None and isinstance(found.stored.event.fact, BodyDeleted)
+        return True
+
+    def _judged(self, found: Found) -> Iterator[Violation]:
         """What one event breaks. Laws are not held against a session of which something cannot be read."""
+        if not self._counts(found):
+            return
         for words in found.words:
             yield Violation(_EVIDENCE, found.sequence, words)
         if found.stored is None:
@@ -108,6 +160,15 @@ class Verification:
         if self._session_id is None and not self._all_lawless and self.high_water == self._end():
             for words in self._ask(self._audit.lost):
                 yield Violation(_EVIDENCE, None, words)
+
+    def _again(self, session_id: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """Events that this pass has been at, for a law that needs them once more. Raises LogCorrupt."""
+        while first <= last:
+            page = self._ask(lambda reader, first=first: events_between(reader, session_id, first, last, PAGE_EVENTS))  # type: ignore[misc]
+            yield from page
+            if len(page) < PAGE_EVENTS:
+                return
+            first = page[-1][0] + 1
 
     def _end(self) -> int | None:
         scope = Root() if self._session_id is None else Session(self._session_id)

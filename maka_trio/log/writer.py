@@ -1,8 +1,10 @@
 """Who calls the store: one thread with a queue, or nobody (inline). Knows trio and threads, and no table.
 
 The thread takes all that is queued into one transaction, so that many producers share one sync of the disk, and a
-lone one waits for nothing but its own. It wakes the trio thread once for each transaction. A submitted append is
-never taken back: its waiter cannot be cancelled, and if nobody waits any more it is written all the same.
+lone one waits for nothing but its own. Neither thread wakes the other more than once for each transaction: what the
+tasks of one pass of trio's loop submit is handed over when the pass is done, and so does not have to win the
+interpreter from those tasks. A submitted append is never taken back: its waiter cannot be cancelled, and if nobody
+waits any more it is written all the same.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import attrs
 import outcome
 import trio
 
@@ -21,6 +22,7 @@ from maka_trio import limits
 from maka_trio.errors import CommitError, CommitRejected, CommitUnknown, MakaError
 from maka_trio.log.commit import Commit, Result, Ticket
 from maka_trio.log.store import Store
+from maka_trio.records import define
 
 T = TypeVar("T")
 
@@ -81,14 +83,14 @@ class InlineCommitter:
         await trio.lowlevel.checkpoint()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Append:
     task: trio.lowlevel.Task
     ticket: Ticket
     size: int
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Call:
     task: trio.lowlevel.Task
     work: Callable[[Store], Any]
@@ -103,6 +105,17 @@ def _keep_waiting(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.FAILED
 
 
+class _AfterEachPass(trio.abc.Instrument):
+    """Calls a function whenever all tasks that could run have run."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def before_io_wait(self, timeout: float) -> None:
+        """The pass is done."""
+        self._act()
+
+
 class WriterThread:
     """Writes in a thread of its own.
 
@@ -113,6 +126,7 @@ class WriterThread:
         self._store = store
         self._publish = publish
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._submitted: list[_Job] = []
         self._waiting = 0
         self._unchecked = False
         self._death: str | None = None
@@ -121,13 +135,15 @@ class WriterThread:
         # A daemon: if the trio run ends without closing the log, a commit in progress must not hold the process.
         self._thread = threading.Thread(target=self._run, name="maka_trio log writer", daemon=True)
         self._thread.start()
+        self._pass = _AfterEachPass(self._hand_over)
+        trio.lowlevel.add_instrument(self._pass)
 
     # --- in the trio thread -------------------------------------------------------------------------------
 
     async def append(self, ticket: Ticket) -> list[int]:
         """See `Committer.append`."""
-        task = trio.lowlevel.current_task()
-        sequences: list[int] = await self._submit(_Append(task, ticket, sum(write.size for write in ticket)))
+        size = ticket[0].size if len(ticket) == 1 else sum(write.size for write in ticket)
+        sequences: list[int] = await self._submit(_Append(trio.lowlevel.current_task(), ticket, size))
         return sequences
 
     async def call(self, work: Callable[[Store], T]) -> T:
@@ -141,11 +157,19 @@ class WriterThread:
         if self._waiting >= limits.QUEUED_WRITES:
             raise CommitRejected(f"{self._waiting} appends are waiting for the disk already", reason="overloaded")
         self._waiting += 1
-        self._queue.put(job)
+        self._submitted.append(job)
         return await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
+
+    def _hand_over(self) -> None:
+        if self._submitted:
+            for job in self._submitted:
+                self._queue.put(job)
+            self._submitted.clear()
 
     async def aclose(self) -> None:
         """See `Committer.aclose`."""
+        trio.lowlevel.remove_instrument(self._pass)
+        self._hand_over()
         if self._death is None:
             self._queue.put(None)
         with trio.CancelScope(shield=True):  # ends when the disk has answered what was submitted
@@ -164,6 +188,7 @@ class WriterThread:
         self._death = death
         unknown = [outcome.Error(CommitUnknown(f"the log's writer failed: {death}")) for _ in jobs]
         self._settle(jobs, unknown, None)
+        self._hand_over()
         while not self._queue.empty():
             job = self._queue.get_nowait()
             if job is not None:

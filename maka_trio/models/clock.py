@@ -15,6 +15,7 @@ import trio
 from maka_trio import limits
 from maka_trio.errors import InvalidInput, ModelTimedOut
 from maka_trio.facts.bounds import excerpt
+from maka_trio.records import frozen
 
 
 def _seconds(instance: object, attribute: attrs.Attribute[float], value: object) -> None:
@@ -23,7 +24,7 @@ def _seconds(instance: object, attribute: attrs.Attribute[float], value: object)
         raise InvalidInput(f"{attribute.name}={excerpt(value)} is not a positive number of seconds")
 
 
-@attrs.frozen
+@frozen
 class Timeouts:
     """The limits on a provider's time, in seconds.
 

@@ -10,18 +10,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-import attrs
 import httpx
 
 from maka_trio import limits
 from maka_trio.errors import AdapterError, ModelError, ProviderFailure
 from maka_trio.facts.model import ModelEvent
 from maka_trio.models.clock import ProviderClock
+from maka_trio.models.connection import NotHttp, PeerClosed
 from maka_trio.models.masking import Secrets
-from maka_trio.models.transport import HttpTransport, NotHttp, PeerClosed
-from maka_trio.models.wire_request import http_request, resolve
+from maka_trio.models.transport import HttpTransport
+from maka_trio.models.wire_request import Post, resolve
 from maka_trio.protocol.adapter import Adapter, Decoder, EncodedRequest
 from maka_trio.protocol.scrub import bounded_text
+from maka_trio.records import define
 from maka_trio.request import ModelRequest
 
 Lot = tuple[ModelEvent, ...]
@@ -32,13 +33,17 @@ HandOn = Callable[[Lot], Awaitable[None]]
 EVENT_STREAM: Final = "text/event-stream"
 
 
-@attrs.frozen(eq=False)
+@define(eq=False)
 class ModelCall:
-    """A request that is ready to go out, and who understands the answer."""
+    """A request that is ready to go out, and who understands the answer.
+
+    `unsent` is a `Post` where it has its credentials already, and None once it is sent: it may be large, and an
+    answer takes long.
+    """
 
     request: ModelRequest
     adapter: Adapter
-    encoded: EncodedRequest
+    unsent: EncodedRequest | Post | None
     transport: HttpTransport
     secrets: Secrets
 
@@ -68,7 +73,7 @@ class Exchange:
         try:
             await self._take_answer(response)
         except ModelError as error:
-            _name_server(error, response.request.url)
+            _name_server(error, self._url)
             raise
         finally:
             await response.aclose()
@@ -77,14 +82,24 @@ class Exchange:
 
     async def _send(self) -> httpx.Response:
         call = self._call
-        credentials = call.adapter.authorize(await resolve(call.request.provider.auth))
-        call.secrets.add(credentials)
-        request = http_request(call.encoded, credentials, self._clock)
+        post = await self._post()
+        self._url = post.url
+        request = post.request(self._clock)
         self._clock.start()
         try:
             return await call.transport.handle_async_request(request)
         except httpx.TransportError as error:
             raise self._unanswered(error, request.url) from None
+
+    async def _post(self) -> Post:
+        call = self._call
+        unsent, call.unsent = call.unsent, None
+        assert unsent is not None
+        if isinstance(unsent, Post):
+            return unsent
+        credentials = call.adapter.authorize(await resolve(call.request.provider.auth))
+        call.secrets.add(credentials)
+        return Post.of(unsent, credentials)
 
     def _unanswered(self, error: httpx.TransportError, url: httpx.URL) -> ModelError:
         """What it means that there is no response head. Nothing was answered, so all but nonsense can be retried."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import ssl
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 
 import attrs
@@ -16,16 +17,17 @@ from maka_trio.facts import bounds
 from maka_trio.models.clock import Timeouts
 from maka_trio.models.exchange import ModelCall
 from maka_trio.models.masking import Secrets
-from maka_trio.models.stream import ModelStream, close_streams, open_stream
+from maka_trio.models.stream import ModelStream, StreamBlock, close_streams
 from maka_trio.models.transport import HttpTransport
 from maka_trio.models.window import InputWindow
-from maka_trio.models.wire_request import check_request
+from maka_trio.models.wire_request import Post
 from maka_trio.protocol.adapter import Adapter
 from maka_trio.protocol.registry import adapter_for
+from maka_trio.records import frozen
 from maka_trio.request import ApiKey, ModelRequest, ProviderConfig, RequestHeaders
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class AdapterBinding:
     """An adapter with the input window and the connections that its requests share.
 
@@ -37,7 +39,7 @@ class AdapterBinding:
     transport: HttpTransport = attrs.field(factory=HttpTransport, validator=bounds.instance(HttpTransport))
 
 
-@attrs.frozen
+@frozen
 class ExecutorStatistics:
     """A snapshot of an executor and of what it shares."""
 
@@ -162,8 +164,7 @@ class ModelExecutor:
 
     # --- streams ---
 
-    @asynccontextmanager
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream, None]:
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]:
         """Open a model stream: `async with models.stream(request) as stream`.
 
         The block is entered before anything is sent; errors of the exchange come out of the stream. Leaving the
@@ -174,13 +175,7 @@ class ModelExecutor:
             InvalidInput: the request cannot be encoded or sent, or the executor is closed.
             AdapterError: the encoded body is larger than `limits.REQUEST_BODY_BYTES`.
         """
-        call, window = self._prepare(request)
-        async with open_stream(call, window, self._timeouts) as stream:
-            self._streams.add(stream)
-            try:
-                yield stream
-            finally:
-                self._streams.discard(stream)
+        return StreamBlock(partial(self._prepare, request), self._timeouts, self._streams)
 
     def _prepare(self, request: ModelRequest) -> tuple[ModelCall, InputWindow]:
         self._check_open()
@@ -189,10 +184,11 @@ class ModelExecutor:
         binding = self.binding(request.provider)
         encoded = binding.adapter.encode(request)
         auth, secrets = request.provider.auth, Secrets(request.provider)
-        known = binding.adapter.authorize(auth) if isinstance(auth, (ApiKey, RequestHeaders)) else {}
-        check_request(encoded, known)
-        call = ModelCall(request, binding.adapter, encoded, binding.transport, secrets)
-        return call, binding.window
+        known = binding.adapter.authorize(auth) if isinstance(auth, (ApiKey, RequestHeaders)) else None
+        secrets.add(known or {})
+        post = Post.of(encoded, known or {})  # what cannot be sent is refused now, also where credentials are to come
+        unsent = post if known is not None else encoded
+        return ModelCall(request, binding.adapter, unsent, binding.transport, secrets), binding.window
 
     def statistics(self) -> ExecutorStatistics:
         """What is open and in use now."""

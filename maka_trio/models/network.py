@@ -1,8 +1,7 @@
-"""One network connection, as httpcore sees it: trio underneath, deadlines from outside, closed by force.
+"""One network connection: trio underneath, deadlines from outside, closed by force.
 
-httpcore closes its connections under a shield of its own, and a bound around a shield bounds nothing. So closing
-is no waiting at all here: the socket is closed at once, and a TLS peer is not told. Nothing here knows of HTTP but
-`Rechunker`, which is fed what is read.
+Closing is no waiting at all: the socket is closed at once, and a TLS peer is not told, since a bound around a goodbye
+that shields itself would bound nothing. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -10,16 +9,15 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Protocol
 
-import attrs
-import httpcore
+import httpx
 import trio
 
 from maka_trio import limits
-from maka_trio.models.rechunk import Rechunker
+from maka_trio.records import define
 
 
 class Clock(Protocol):
@@ -30,88 +28,64 @@ class Clock(Protocol):
         ...
 
 
-FIRST_BYTES: Final = 1024
-"""How much of an answer's beginning is remembered, to tell what it is if it is not HTTP."""
-
-
-@attrs.define
+@define
 class Sockets:
     """How many connections are open now."""
 
     open: int = 0
 
 
-class Wire(httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
-    """One connection over its whole life: httpcore dials through it, then reads and writes through it.
+class Wire:
+    """One connection over its whole life. Its failures are httpx's.
 
     Attributes:
-        clock: limits every operation. Each exchange brings its own; the timeouts that httpcore hands down are not
-            used.
+        clock: limits every operation. Each exchange brings its own.
         peer_closed: the far side ended the connection.
-        first_bytes: the beginning of what the far side sent in this exchange.
     """
 
     def __init__(self, sockets: Sockets, clock: Clock) -> None:
         self.clock = clock
         self.peer_closed = False
-        self.first_bytes = b""
         self._sockets = sockets
         self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] | None = None
-        self._framing = Rechunker()
-        self._stopped = False
-        self._unsent = b""
+        self._unsent: bytes | memoryview = b""
 
     # --- dialling ---
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's signature
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> Wire:
-        """Open the connection; this wire is the stream."""
+    @property
+    def opened(self) -> bool:
+        """Whether there is a connection."""
+        return self._stream is not None
+
+    async def connect(self, host: str, port: int) -> None:
+        """Open the connection."""
         try:
             with self.clock.listen():
-                self._stream = await trio.open_tcp_stream(host, port, local_address=local_address)
+                self._stream = await trio.open_tcp_stream(host, port)
                 self._sockets.open += 1
-                return self
+                return
         except OSError as error:
-            raise httpcore.ConnectError(plain_reason(error)) from error
-        raise httpcore.ConnectTimeout
+            raise httpx.ConnectError(plain_reason(error)) from error
+        raise httpx.ConnectTimeout("connecting took too long")
 
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> Wire:
-        """Do the TLS handshake. httpcore would leave the socket open after a failure; the transport closes it."""
+    async def start_tls(self, ssl_context: ssl.SSLContext, host: str) -> None:
+        """Do the TLS handshake. After a failure the socket is still open; whoever owns the wire closes it."""
         assert isinstance(self._stream, trio.SocketStream)
-        self._stream = trio.SSLStream(self._stream, ssl_context, server_hostname=server_hostname, https_compatible=True)
+        ssl_context.set_alpn_protocols(["http/1.1"])
+        self._stream = trio.SSLStream(self._stream, ssl_context, server_hostname=host, https_compatible=True)
         try:
             with self.clock.listen():
                 await self._stream.do_handshake()
-                return self
+                return
         except trio.BrokenResourceError as error:
-            raise httpcore.ConnectError(plain_reason(error)) from error
-        raise httpcore.ConnectTimeout
-
-    async def sleep(self, seconds: float) -> None:
-        """The pause between attempts to connect, of which httpcore makes one."""
-        await trio.sleep(seconds)
+            raise httpx.ConnectError(plain_reason(error)) from error
+        raise httpx.ConnectTimeout("the TLS handshake took too long")
 
     # --- the stream ---
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Send it, at the latest when the answer is read, so that head and short body go out together.
-
-        Writing begins an exchange: what is read next is its answer.
-        """
-        self._framing.begin()
-        self.first_bytes = b""
-        self._unsent += buffer
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send it, at the latest when the answer is read, so that head and short body go out together."""
+        self._unsent = b"".join((self._unsent, data)) if self._unsent else data
         if len(self._unsent) >= limits.UPLOAD_PIECE_BYTES:
             await self._flush()
 
@@ -122,53 +96,28 @@ class Wire(httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
                 await self._open_stream().send_all(unsent)
                 return
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore.WriteError(plain_reason(error)) from error
-        raise httpcore.WriteTimeout
+            raise httpx.WriteError(plain_reason(error)) from error
+        raise httpx.WriteTimeout("sending took too long")
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        """The next bytes for the HTTP parser, chunks merged; empty at the end."""
+    async def read(self) -> bytes:
+        """What comes next; empty at the end. What was not sent yet is sent first."""
         if self._unsent:
-            with suppress(httpcore.WriteError):  # a server that no longer listens may have answered already
+            with suppress(httpx.WriteError):  # a server that no longer listens may have answered already
                 await self._flush()
-        while not self.peer_closed:
-            data = await self._receive(max_bytes)
-            if not data:
-                self.peer_closed = True
-                return self._framing.flush()
-            if passed := self._framing.feed(data):
-                return passed
-        return b""
-
-    async def _receive(self, max_bytes: int) -> bytes:
-        if self._stopped:
-            raise httpcore.ReadError("no more is read")
+        if self.peer_closed:
+            return b""
         try:
             with self.clock.listen():
-                data = await self._open_stream().receive_some(max_bytes)
-                if len(self.first_bytes) < FIRST_BYTES:
-                    self.first_bytes += data[:FIRST_BYTES]
-                return bytes(data)
+                data = bytes(await self._open_stream().receive_some(limits.DOWNLOAD_PIECE_BYTES))
+                self.peer_closed = not data
+                return data
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore.ReadError(plain_reason(error)) from error
-        raise httpcore.ReadTimeout
-
-    def stop(self) -> None:
-        """From now on reading fails at once, so that whatever is in the middle of a body ends without waiting."""
-        self._stopped = True
-
-    @property
-    def reusable(self) -> bool:
-        """The last answer ended where its framing says, and nothing came after it."""
-        return self._stream is not None and self._framing.complete
+            raise httpx.ReadError(plain_reason(error)) from error
+        raise httpx.ReadTimeout("reading took too long")
 
     def resume(self, clock: Clock) -> None:
         """Begin another exchange on the open connection."""
         self.clock = clock
-        self._stopped = False
-
-    async def aclose(self) -> None:
-        """`close`, for httpcore."""
-        self.close()
 
     def close(self) -> None:
         """Close the socket now, whatever is under way on it. Idempotent."""
@@ -177,11 +126,10 @@ class Wire(httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
             self._sockets.open -= 1
             _socket(stream).close()
 
-    def get_extra_info(self, info: str) -> Any:
-        """What httpcore asks for: the TLS object (there is no HTTP/2 to find), and whether an idle peer spoke."""
-        if info == "is_readable":
-            return self._stream is None or _socket(self._stream).is_readable()
-        return None
+    @property
+    def readable(self) -> bool:
+        """Whether the far side has sent something, or its end, that was not read; also where there is no connection."""
+        return self._stream is None or _socket(self._stream).is_readable()
 
     def _open_stream(self) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
         if self._stream is None:

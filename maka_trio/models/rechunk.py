@@ -4,6 +4,9 @@ A provider that flushes each event sends one small HTTP chunk for each; a parser
 stream's time on them. `Rechunker` sits between the socket and h11 and joins the chunks of one network read into
 one. It decides nothing: what it does not recognise it passes on untouched, from there to the end of the response,
 so that every error is h11's own. It holds back no byte of a body, only a chunk's size line that is not yet whole.
+
+A parser need not be asked for a body at all: `Dechunker` takes the chunks apart, and the parser is given what comes
+after the last of them and judges it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ _TRANSFER_ENCODING = re.compile(rb"\r\ntransfer-encoding:[ \t]*([^\r\n]*?)[ \t]*
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[^\r\n]*)?[ \t]*\r\n")
+
+_NO_FOOTER: Final = b"malformed chunk footer\r\n"
+"""What a parser that has not seen a chunk is given for its wrong end, and refuses where a chunk's size should be."""
 
 
 class Rechunker:
@@ -153,6 +159,62 @@ class Rechunker:
 
     def _foreign(self, data: bytes) -> bytes:
         return data
+
+
+class Dechunker:
+    """Takes the bodies out of chunks, from between two of them on.
+
+    Args:
+        held: the beginning of the next size line, if that much was read already.
+    """
+
+    def __init__(self, held: bytes) -> None:
+        self._held = held
+        self._left = 0  # of the chunk
+        self._footer = b""  # what has to come after the chunk
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Bytes from the network in; out come those of the body, and what is for the parser, which ends this.
+
+        The parser is given the last chunk, or the first thing that is none, and all that follows.
+        """
+        raw, self._held = self._held + data, b""
+        parts: list[bytes] = []
+        at = 0
+        while True:
+            if self._left:
+                part = raw[at : at + self._left]
+                parts.append(part)
+                at += len(part)
+                self._left -= len(part)
+                if self._left:
+                    break
+                self._footer = b"\r\n"
+            if self._footer:
+                found = raw[at : at + len(self._footer)]
+                if not self._footer.startswith(found):
+                    return b"".join(parts), _NO_FOOTER
+                at += len(found)
+                self._footer = self._footer[len(found) :]
+                if self._footer:
+                    break
+            line = _SIZE_LINE.match(raw, at)
+            if line is None or not int(line[1], 16):
+                return b"".join(parts), self._no_chunk(raw[at:], ended=line is not None)
+            self._left = int(line[1], 16)
+            at = line.end()
+        return b"".join(parts), b""
+
+    def _no_chunk(self, rest: bytes, *, ended: bool) -> bytes:
+        if ended or b"\r\n" in rest or len(rest) > SIZE_LINE_BYTES:
+            return rest
+        self._held = rest
+        return b""
+
+    def flush(self) -> bytes:
+        """The network ended: what was held back."""
+        held, self._held = self._held, b""
+        return held
 
 
 def _plain(head: bytes) -> bool:

@@ -6,10 +6,12 @@ network; so a stream can be read in one task and closed from another, and no exc
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import TracebackType
 from typing import Final, final
 
 import trio
@@ -19,8 +21,10 @@ from maka_trio.errors import AdapterError, CleanupUnconfirmed, ModelError, RunEr
 from maka_trio.facts.model import Finished, ModelEvent
 from maka_trio.models.clock import ProviderClock, Timeouts
 from maka_trio.models.exchange import Exchange, Lot, ModelCall
+from maka_trio.models.lots import Lots
+from maka_trio.models.transport import HttpTransport
 from maka_trio.models.window import InputWindow, Reservation
-from maka_trio.scopes import finish_within, owned_nursery
+from maka_trio.scopes import Latch, finish_within, owned_nursery
 
 EVENTS_BETWEEN_YIELDS: Final = 16
 """Buffered events that `async for` takes before other tasks get a turn. Each one is a cancel point all the same."""
@@ -36,9 +40,9 @@ class ModelStream(AsyncIterator[ModelEvent]):
 
     def __init__(self, clock: ProviderClock) -> None:
         self._clock = clock
-        self._send, self._receive = trio.open_memory_channel[Lot](limits.OUTPUT_CHANNEL_ITEMS)
+        self._lots = Lots(limits.OUTPUT_CHANNEL_ITEMS)
         self._scope = trio.CancelScope()
-        self._settled = trio.Event()
+        self._settled = Latch()
         self._failure: ModelError | None = None
         self._finished = False
         self._closed = False
@@ -104,12 +108,12 @@ class ModelStream(AsyncIterator[ModelEvent]):
     def _close(self) -> None:
         self._closed = True
         self._scope.cancel()
-        self._receive.close()
+        self._lots.close()
 
     def _leave(self) -> None:
         """The block was left. A complete answer keeps its moment to end, so that the connection can be used again."""
         self._closed = True
-        self._receive.close()
+        self._lots.close()
         if not self._finished:
             self._scope.cancel()
 
@@ -123,8 +127,9 @@ class ModelStream(AsyncIterator[ModelEvent]):
     async def _next_lot(self) -> Lot:
         if not self._ahead:
             self._clock.caught_up()
+            self._lots.ask()
         try:
-            lot = await self._receive.receive()
+            lot = await self._lots.take()
         except trio.EndOfChannel:
             pass
         else:
@@ -134,12 +139,9 @@ class ModelStream(AsyncIterator[ModelEvent]):
 
     def _with_waiting(self, lot: Lot) -> Lot:
         """The lot and those that wait behind it. What comes after them, the end included, is the next call's."""
-        lots = [lot]
-        with suppress(trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
-            while True:
-                lots.append(self._receive.receive_nowait())
-                self._ahead -= 1
-        return lot if len(lots) == 1 else tuple(chain.from_iterable(lots))
+        waiting = self._lots.take_waiting()
+        self._ahead -= len(waiting)
+        return tuple(chain(lot, *waiting)) if waiting else lot
 
     def _end(self) -> ModelError | trio.EndOfChannel:
         failure, self._failure = self._failure, None
@@ -157,27 +159,28 @@ class ModelStream(AsyncIterator[ModelEvent]):
 
     async def _run(self, call: ModelCall, place: Reservation) -> None:
         """Bring the answer. Never raises but for cancellation; ends the channel last of all."""
-        with self._send:
-            try:
-                with self._scope:
+        try:
+            with self._scope:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if place.waits:
                     await place.granted()
-                    await Exchange(call, self._clock, self._hand_on).run()
-                    self._check_finished()
-            except Exception as error:
-                self._failure = _as_model_error(error)
-                call.secrets.clean(self._failure)
-            finally:
-                place.release()  # the exchange is over, so its connection is closed
-                self._settled.set()
+                await Exchange(call, self._clock, partial(self._hand_on, call.transport)).run()
+                self._check_finished()
+        except Exception as error:
+            self._failure = _as_model_error(error)
+            call.secrets.clean(self._failure)
+        finally:
+            place.release()  # the exchange is over, so its connection is closed
+            self._settled.set()
+            self._lots.end()
 
-    async def _hand_on(self, lot: Lot) -> None:
+    async def _hand_on(self, transport: HttpTransport, lot: Lot) -> None:
         self._check_order(lot)
         self._clock.handed_on()
         self._ahead += 1
-        try:
-            self._send.send_nowait(lot)
-        except trio.WouldBlock:
-            await self._send.send(lot)
+        await self._lots.give(lot)
+        if transport.open_connections > limits.READ_AHEAD_STREAMS and self._ahead and not self._finished:
+            await self._lots.wait_until_asked()
 
     def _check_order(self, lot: Lot) -> None:
         """Only the end may follow `Finished`."""
@@ -219,16 +222,42 @@ async def close_streams(streams: Sequence[ModelStream]) -> None:
         raise CleanupUnconfirmed(f"{late} model stream(s) not closed within {limits.CLEANUP_SECONDS:g} s")
 
 
-@asynccontextmanager
-async def open_stream(call: ModelCall, window: InputWindow, timeouts: Timeouts) -> AsyncGenerator[ModelStream, None]:
+@final
+class StreamBlock(AbstractAsyncContextManager[ModelStream]):
     """A stream that lives as long as the block. Leaving the block stops the exchange and waits for its end.
 
-    The place in the window's line is taken here, so streams are served in the order in which they are opened.
+    The place in the window's line is taken on entering, so streams are served in the order in which they are opened.
+
+    Args:
+        prepare: makes the call, and says whose window it goes through.
+        timeouts: of the exchange.
+        streams: the stream is one of these for as long as the block.
     """
-    async with owned_nursery() as nursery:
-        stream = ModelStream(ProviderClock(timeouts))
-        nursery.start_soon(stream._run, call, window.queue(len(call.encoded.body)))
+
+    def __init__(
+        self, prepare: Callable[[], tuple[ModelCall, InputWindow]], timeouts: Timeouts, streams: set[ModelStream]
+    ) -> None:
+        self._prepare = prepare
+        self._timeouts = timeouts
+        self._streams = streams
+
+    async def __aenter__(self) -> ModelStream:
+        """Begin the exchange; nothing is sent yet."""
+        call, window = self._prepare()
+        assert call.unsent is not None
+        self._tasks = owned_nursery()
+        nursery = await self._tasks.__aenter__()
+        self._stream = stream = ModelStream(ProviderClock(self._timeouts))
+        nursery.start_soon(stream._run, call, window.queue(len(call.unsent.body)))
+        self._streams.add(stream)
+        return stream
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Stop the exchange, and wait for its end."""
+        self._stream._leave()
         try:
-            yield stream
+            return await self._tasks.__aexit__(kind, error, trace)  # noqa: ASYNC102 - sockets close without waiting
         finally:
-            stream._leave()
+            self._streams.discard(self._stream)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over trio: an httpx transport made of httpcore's connections.
+"""HTTP/1.1 over trio: an httpx transport.
 
 One exchange has one connection, new or taken from a small store of unused ones; there is no pool to wait for, and
 nothing here is tried twice. It keeps no time (the request brings its clock) and does not know what is said.
@@ -7,40 +7,18 @@ nothing here is tried twice. It keeps no time (the request brings its clock) and
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from typing import Final
 
-import attrs
-import httpcore
 import httpx
 import trio
 
 from maka_trio import limits
+from maka_trio.models.connection import Connection, Origin
 from maka_trio.models.network import Clock, Sockets, Wire
 
 CLOCK: Final = "maka_trio.clock"
 """The request extension that holds the `Clock` of the exchange."""
-
-
-class PeerClosed(httpx.RemoteProtocolError):
-    """The far side ended the connection in the middle of its answer."""
-
-
-class NotHttp(httpx.RemoteProtocolError):
-    """The far side does not speak HTTP; `first_bytes` is what it said."""
-
-    def __init__(self, message: str, first_bytes: bytes) -> None:
-        super().__init__(message)
-        self.first_bytes = first_bytes
-
-
-@attrs.frozen(eq=False)
-class Line:
-    """A connection: httpcore's side of it and ours."""
-
-    wire: Wire
-    connection: httpcore.AsyncHTTPConnection
 
 
 class HttpTransport(httpx.AsyncBaseTransport):
@@ -57,7 +35,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
         self._ssl_context = ssl_context
         self._ssl_lock = trio.Lock()
         self._sockets = Sockets()
-        self._unused: list[Line] = []
+        self._unused: list[Connection] = []
         self._holders = 0
 
     @property
@@ -78,8 +56,8 @@ class HttpTransport(httpx.AsyncBaseTransport):
         """Give up one hold; the last one closes what is unused."""
         self._holders -= 1
         if not self._holders:
-            for line in self._unused:
-                line.wire.close()
+            for connection in self._unused:
+                connection.wire.close()
             self._unused.clear()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -95,57 +73,43 @@ class HttpTransport(httpx.AsyncBaseTransport):
         """
         if request.url.scheme == "https":
             await self._load_trust()
-        line = self._line(request.url, request.extensions[CLOCK])
+        connection = self._connection(request.url, request.extensions[CLOCK])
         try:
-            response = await line.connection.handle_async_request(_to_httpcore(request))
-        except _HTTPCORE_ERRORS as error:
-            line.wire.close()
-            raise _as_httpx(error, line.wire) from error
+            head = await connection.ask(request)
         except BaseException:
-            line.wire.close()
+            connection.wire.close()
             raise
-        return httpx.Response(
-            response.status, headers=response.headers, stream=_Body(self, line, response), request=request
-        )
+        # Without the request, which httpx would keep: what was sent need not stay as long as its answer takes.
+        return httpx.Response(head.status, headers=head.fields, stream=_Body(self, connection))
 
     async def _load_trust(self) -> None:
         async with self._ssl_lock:
             if self._ssl_context is None:
                 self._ssl_context = await trio.to_thread.run_sync(_default_trust, abandon_on_cancel=True)
 
-    def _line(self, url: httpx.URL, clock: Clock) -> Line:
+    def _connection(self, url: httpx.URL, clock: Clock) -> Connection:
         """An unused connection that still stands, the one used last; else a new one, not yet open."""
-        origin = _to_httpcore_url(url).origin
+        origin = Origin.of(url)
         self._drop_dead()
-        for line in reversed(self._unused):
-            if line.connection.can_handle_request(origin):
-                self._unused.remove(line)
-                line.wire.resume(clock)
-                return line
-        return self._new_line(origin, clock)
+        for connection in reversed(self._unused):
+            if connection.origin == origin:
+                self._unused.remove(connection)
+                connection.wire.resume(clock)
+                return connection
+        return Connection(origin, Wire(self._sockets, clock), self._ssl_context)
 
     def _drop_dead(self) -> None:
         """Close the connections that were kept for too long or that the server has closed."""
-        for line in [line for line in self._unused if line.connection.has_expired()]:
-            self._unused.remove(line)
-            line.wire.close()
+        for connection in [connection for connection in self._unused if connection.expired]:
+            self._unused.remove(connection)
+            connection.wire.close()
 
-    def _new_line(self, origin: httpcore.Origin, clock: Clock) -> Line:
-        wire = Wire(self._sockets, clock)
-        connection = httpcore.AsyncHTTPConnection(
-            origin,
-            ssl_context=self._ssl_context,
-            keepalive_expiry=limits.KEEPALIVE_SECONDS,
-            network_backend=wire,
-        )
-        return Line(wire, connection)
-
-    def _put_back(self, line: Line) -> None:
+    def _put_back(self, connection: Connection) -> None:
         """Keep a connection whose answer has ended and that can be used again, or close it."""
-        if not (self._holders and line.connection.is_idle() and line.wire.reusable):
-            line.wire.close()
+        if not (self._holders and connection.finish()):
+            connection.wire.close()
             return
-        self._unused.append(line)
+        self._unused.append(connection)
         if len(self._unused) > limits.IDLE_CONNECTIONS:
             self._unused.pop(0).wire.close()
 
@@ -153,81 +117,26 @@ class HttpTransport(httpx.AsyncBaseTransport):
 class _Body(httpx.AsyncByteStream):
     """The body of one answer, in the pieces in which it arrives; its own iterator, so that nothing is suspended."""
 
-    def __init__(self, transport: HttpTransport, line: Line, response: httpcore.Response) -> None:
-        assert isinstance(response.stream, AsyncIterable)
+    def __init__(self, transport: HttpTransport, connection: Connection) -> None:
         self._transport = transport
-        self._line: Line | None = line
-        self._response = response
-        self._pieces = aiter(response.stream)
+        self._connection: Connection | None = connection
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._line is None:
+        if self._connection is None:
             raise httpx.StreamClosed
-        try:
-            return await anext(self._pieces)
-        except _HTTPCORE_ERRORS as error:
-            raise _as_httpx(error, self._line.wire) from error
+        piece = await self._connection.next_piece()
+        if not piece:
+            raise StopAsyncIteration
+        return piece
 
     async def aclose(self) -> None:
         """Keep the connection if the body has ended, else close it now. Does not wait for the peer."""
-        line, self._line = self._line, None
-        if line is None:
-            return
-        line.wire.stop()
-        try:
-            with trio.CancelScope(shield=True):  # the wire is stopped, so nothing waits for the network
-                await self._run_out()
-        finally:
-            self._transport._put_back(line)
-
-    async def _run_out(self) -> None:
-        """Let httpcore's generators end instead of leaving them to the garbage collector."""
-        with suppress(httpcore.NetworkError, httpcore.ProtocolError):
-            async for _ in self._pieces:
-                pass
-        await self._response.aclose()
-
-
-_HTTPCORE_ERRORS: Final = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
-
-_SAME: Final = (
-    (httpcore.ConnectTimeout, httpx.ConnectTimeout),
-    (httpcore.ReadTimeout, httpx.ReadTimeout),
-    (httpcore.WriteTimeout, httpx.WriteTimeout),
-    (httpcore.ConnectError, httpx.ConnectError),
-    (httpcore.ReadError, httpx.ReadError),
-    (httpcore.WriteError, httpx.WriteError),
-    (httpcore.LocalProtocolError, httpx.LocalProtocolError),
-)
-
-
-def _as_httpx(error: Exception, wire: Wire) -> httpx.TransportError:
-    """The error in httpx's terms, with what httpcore cannot tell: who ended the connection, and whether it is HTTP."""
-    for theirs, ours in _SAME:
-        if isinstance(error, theirs):
-            return ours(str(error))
-    if not _begins_like_http(wire.first_bytes):
-        return NotHttp(str(error), wire.first_bytes)
-    if wire.peer_closed:
-        return PeerClosed(str(error))
-    return httpx.RemoteProtocolError(str(error))
-
-
-def _begins_like_http(data: bytes) -> bool:
-    return data.startswith(b"HTTP/"[: len(data)])
-
-
-def _to_httpcore(request: httpx.Request) -> httpcore.Request:
-    return httpcore.Request(
-        request.method, _to_httpcore_url(request.url), headers=request.headers.raw, content=request.stream
-    )
-
-
-def _to_httpcore_url(url: httpx.URL) -> httpcore.URL:
-    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._transport._put_back(connection)
 
 
 def _default_trust() -> ssl.SSLContext:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 
-import trio
-
 from maka_trio import limits
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
+from maka_trio.scopes import Latch
 
 
 class Reservation:
@@ -19,8 +18,13 @@ class Reservation:
 
     def __init__(self, window: InputWindow, size: int) -> None:
         self._window = window
-        self._granted = trio.Event()
+        self._granted = Latch()
         self.size = size
+
+    @property
+    def waits(self) -> bool:
+        """Whether its bytes are still to come."""
+        return not self._granted.is_set()
 
     async def granted(self) -> None:
         """Wait until the bytes are ours. A cancelled wait keeps the place: `release` gives it up."""

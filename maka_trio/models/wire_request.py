@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
+import attrs
 import httpx
 
 from maka_trio import limits
@@ -18,6 +19,7 @@ from maka_trio.errors import AdapterError, InvalidInput
 from maka_trio.models.network import Clock
 from maka_trio.models.transport import CLOCK
 from maka_trio.protocol.adapter import EncodedRequest
+from maka_trio.records import frozen
 from maka_trio.request import ApiKey, Credentials, ProviderAuth, RequestHeaders
 
 Headers = list[tuple[bytes, bytes]]
@@ -35,21 +37,30 @@ REFUSED: Final = frozenset({"transfer-encoding", "content-encoding", "expect", "
 """They would change how the exchange runs."""
 
 
-def http_request(encoded: EncodedRequest, credentials: Mapping[str, str], clock: Clock) -> httpx.Request:
-    """The request for `HttpTransport`.
+@frozen(eq=False)
+class Post:
+    """A POST request, checked and ready to go out."""
 
-    Raises:
-        InvalidInput: the URL or a header cannot be sent; see `request_headers`.
-    """
-    url, headers = check_request(encoded, credentials)
-    return httpx.Request("POST", url, headers=headers, stream=Upload(encoded.body), extensions={CLOCK: clock})
+    url: httpx.URL = attrs.field(repr=False)
+    headers: Headers = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
 
+    @classmethod
+    def of(cls, encoded: EncodedRequest, credentials: Mapping[str, str]) -> Post:
+        """The request with these credentials.
 
-def check_request(encoded: EncodedRequest, credentials: Mapping[str, str]) -> tuple[httpx.URL, Headers]:
-    """URL and headers of a request; raises what `http_request` would raise."""
-    url = _parsed(encoded.url)
-    given = [*encoded.headers, *credentials.items()]
-    return url, request_headers(given, host=url.netloc, length=len(encoded.body))
+        Raises:
+            InvalidInput: the URL or a header cannot be sent; see `request_headers`.
+        """
+        url = _parsed(encoded.url)
+        given = [*encoded.headers, *credentials.items()]
+        return cls(url, request_headers(given, host=url.netloc, length=len(encoded.body)), encoded.body)
+
+    def request(self, clock: Clock) -> httpx.Request:
+        """The request for `HttpTransport`."""
+        return httpx.Request(
+            "POST", self.url, headers=self.headers, stream=Upload(self.body), extensions={CLOCK: clock}
+        )
 
 
 @functools.lru_cache(maxsize=64)
@@ -62,10 +73,10 @@ def _parsed(url: str) -> httpx.URL:
 
 
 class Upload(httpx.AsyncByteStream):
-    """A body in pieces. Its own iterator: httpcore drops it in the middle when a server stops reading."""
+    """A body in pieces. Its own iterator: it is dropped in the middle when a server stops reading."""
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
+        self._body = memoryview(body)
         self._at = 0
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -76,7 +87,7 @@ class Upload(httpx.AsyncByteStream):
         if not piece:
             raise StopAsyncIteration
         self._at += len(piece)
-        return piece
+        return piece  # type: ignore[return-value]  # as good as bytes to whoever sends it, and no copy
 
 
 async def resolve(auth: ProviderAuth) -> Credentials:

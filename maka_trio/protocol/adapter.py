@@ -14,10 +14,11 @@ import attrs
 
 from maka_trio.errors import ModelError
 from maka_trio.facts.model import ModelEvent
+from maka_trio.records import frozen
 from maka_trio.request import Credentials, ModelRequest
 
 
-@attrs.frozen
+@frozen
 class EncodedRequest:
     """A POST request, ready but for its credentials."""
 

@@ -12,13 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.json_value import JSON
-from maka_trio.facts.message import SystemMessage, UserMessage
+from maka_trio.facts.message import PromptMessage, SystemMessage, UserMessage
 from maka_trio.facts.model import ModelToolCall, TextKind, TextPart, ToolCallPart, ToolResultPart
 from maka_trio.protocol.anthropic_content import Block, content_blocks, result_block, text_block
-from maka_trio.protocol.conversation import AssistantTurn, Turn, wire_name
-from maka_trio.protocol.hosted_calls import calls_waited_for, deferred_calls, orphaned_results, own_options
+from maka_trio.protocol.conversation import AssistantTurn, Turn, WireIds, turns, wire_name
+from maka_trio.protocol.hosted_calls import (
+    calls_waited_for,
+    deferred_calls,
+    has_hosted_calls,
+    orphaned_results,
+    own_options,
+)
+from maka_trio.protocol.json_list import JsonList
+from maka_trio.request import PromptMemo
 
 KEY = "anthropic"
 """Whose provider options these are."""
@@ -26,68 +36,116 @@ KEY = "anthropic"
 NAME_LENGTH = 128
 """Characters of a tool name."""
 
+_ID_LENGTH = 64
+_NEWEST = 2
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 Message = dict[str, JSON]
 
 
-def encode_messages(turns: Sequence[Turn], *, citations: bool) -> list[Message]:
-    """The `messages` of a request.
+class Conversation:
+    """A prompt as messages, in which nobody speaks twice in a row.
 
-    Raises:
-        InvalidInput: the conversation says nothing, or does not begin with the user.
+    What nothing that comes later can change is kept as JSON, so that a prompt that grows has each turn encoded once.
+
+    Attributes:
+        system: the system messages.
+        tools_called: the names of local tools that were called, as they are on the wire.
+        hosted: the provider executed something, so what goes back of it depends on how the conversation goes on.
     """
-    messages = _Messages()
-    spoken = [turn for turn in turns if not isinstance(turn, SystemMessage)]  # those are carried by `system`
-    waited_for, orphaned = calls_waited_for(spoken, KEY), orphaned_results(spoken, KEY)
-    for turn in spoken:
-        match turn:
-            case AssistantTurn():
-                messages.say("assistant", _assistant_blocks(turn, waited_for, orphaned))
-                messages.say("user", [result_block(answer, turn.wire_ids[answer.call_id]) for answer in turn.answers])
-            case UserMessage():
-                messages.say("user", content_blocks(turn.content, citations=citations))
-    return messages.encoded()
-
-
-class _Messages:
-    """Messages in which nobody speaks twice in a row."""
 
     def __init__(self) -> None:
+        self.system: list[str] = []
+        self.tools_called: set[str] = set()
+        self.hosted = False
+        self._ids = WireIds(_ID_LENGTH)
+        self._settled = JsonList()
         self._said: list[tuple[str, list[Block]]] = []
 
-    def say(self, role: str, blocks: list[Block]) -> None:
+    @classmethod
+    def read(cls, prompt: tuple[PromptMessage, ...], memo: PromptMemo, *, citations: bool) -> Conversation:
+        """The conversation of a prompt. What the memo knows of it is not encoded again.
+
+        Raises:
+            InvalidInput: a call without its answer, or an answer without its call.
+        """
+        known, conversation = memo.take(citations, prompt)
+        conversation = conversation or cls()
+        conversation._extend(turns(prompt[known:], id_length=_ID_LENGTH, ids=conversation._ids), citations=citations)
+        if not conversation.hosted:
+            memo.keep(citations, prompt, conversation)
+        return conversation
+
+    def newest(self) -> list[Message]:
+        """The end of it, with the two newest user messages; the caller may change it, and hands it to `raw`.
+
+        Raises:
+            InvalidInput: the conversation says nothing, or does not begin with the user.
+        """
+        said = [(role, [*blocks]) for role, blocks in self._said]
+        _end_answer(said)
+        if not self._settled and (not said or said[0][0] != "user"):
+            raise InvalidInput("an Anthropic conversation begins with a user message that is not blank")
+        role, blocks = said[-1]
+        if role == "assistant" and blocks[-1]["type"] == "text":
+            # The turn is paused, and a conversation must not end in white space.
+            blocks[-1] = {**blocks[-1], "text": str(blocks[-1]["text"]).rstrip()}
+        return [{"role": role, "content": blocks} for role, blocks in said]
+
+    def raw(self, newest: Sequence[Message]) -> msgspec.Raw:
+        """The `messages` of a request, of which these are the newest."""
+        return self._settled.raw(newest)
+
+    def _extend(self, added: Sequence[Turn], *, citations: bool) -> None:
+        self.hosted = has_hosted_calls(added)
+        self.system += [turn.text for turn in added if isinstance(turn, SystemMessage) and turn.text.strip()]
+        spoken = [turn for turn in added if not isinstance(turn, SystemMessage)]
+        waited_for, orphaned = calls_waited_for(spoken, KEY), orphaned_results(spoken, KEY)
+        for turn in spoken:
+            match turn:
+                case AssistantTurn():
+                    self.tools_called |= _tools_called(turn)
+                    self._say("assistant", _assistant_blocks(turn, waited_for, orphaned))
+                    self._say("user", [result_block(answer, turn.wire_ids[answer.call_id]) for answer in turn.answers])
+                case UserMessage():
+                    self._say("user", content_blocks(turn.content, citations=citations))
+        self._settle()
+
+    def _say(self, role: str, blocks: list[Block]) -> None:
         if not blocks:
             return
         if role == "user":
-            self._end_of_answer()
+            _end_answer(self._said)
         if self._said and self._said[-1][0] == role:
             self._said[-1][1].extend(blocks)
         else:
             self._said.append((role, blocks))
 
-    def encoded(self) -> list[Message]:
-        self._end_of_answer()
-        if not self._said or self._said[0][0] != "user":
-            raise InvalidInput("an Anthropic conversation begins with a user message that is not blank")
-        role, blocks = self._said[-1]
-        if role == "assistant" and blocks[-1]["type"] == "text":
-            # The turn is paused, and a conversation must not end in white space.
-            blocks[-1] = {**blocks[-1], "text": str(blocks[-1]["text"]).rstrip()}
-        return [{"role": role, "content": blocks} for role, blocks in self._said]
+    def _settle(self) -> None:
+        """Encode what is older than the two newest user messages, one of which may be continued, and both marked."""
+        asked = [at for at, (role, _) in enumerate(self._said) if role == "user"]
+        if len(asked) > _NEWEST and (self._settled or self._said[0][0] == "user"):
+            older, self._said = self._said[: asked[-_NEWEST]], self._said[asked[-_NEWEST] :]
+            self._settled.extend([{"role": role, "content": blocks} for role, blocks in older])
 
-    def _end_of_answer(self) -> None:
-        """Take off thinking that led nowhere: the protocol refuses it at the end of the assistant's message."""
-        if not self._said or self._said[-1][0] != "assistant":
-            return
-        blocks = self._said[-1][1]
-        while blocks and blocks[-1]["type"] in _THOUGHTS:
-            blocks.pop()
-        if not blocks:
-            self._said.pop()
+
+def _end_answer(said: list[tuple[str, list[Block]]]) -> None:
+    """Take off thinking that led nowhere: the protocol refuses it at the end of the assistant's message."""
+    if not said or said[-1][0] != "assistant":
+        return
+    blocks = said[-1][1]
+    while blocks and blocks[-1]["type"] in _THOUGHTS:
+        blocks.pop()
+    if not blocks:
+        said.pop()
 
 
 # --- what the model said --------------------------------------------------------------------------------------
+
+
+def _tools_called(turn: AssistantTurn) -> set[str]:
+    calls = [part.call for part in turn.parts if isinstance(part, ToolCallPart)]
+    return {wire_name(call.name, NAME_LENGTH) for call in calls if not call.provider_executed}
 
 
 def _assistant_blocks(turn: AssistantTurn, waited_for: frozenset[str], orphaned: frozenset[str]) -> list[Block]:

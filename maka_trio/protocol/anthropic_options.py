@@ -14,6 +14,7 @@ from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.json_value import JSON, JsonObject
 from maka_trio.protocol import typed_options as options
+from maka_trio.records import frozen
 
 _HOSTED = re.compile(
     r"anthropic\.(?P<type>(?P<name>web_search|web_fetch|code_execution|tool_search_tool_regex|tool_search_tool_bm25"
@@ -23,7 +24,7 @@ _MCP_TOOLSET = "anthropic.mcp_toolset"
 _LOCAL = re.compile(r"anthropic\.(bash|text_editor|computer|computer_toolset|browser_toolset|memory)(_\d{8})?")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AnthropicOptions(options.TypedOptions):
     """Options for `ProviderKind.ANTHROPIC`; give `AnthropicOptions(...).provider_options()` to a request.
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from maka_trio import limits
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.json_value import JSON
-from maka_trio.facts.message import SystemMessage
-from maka_trio.facts.model import ToolCallPart
 from maka_trio.facts.opening import ToolDefinition
-from maka_trio.protocol.anthropic_messages import NAME_LENGTH, Message, encode_messages
+from maka_trio.protocol.anthropic_messages import Conversation, Message
 from maka_trio.protocol.anthropic_options import AnthropicOptions, hosted_tool
-from maka_trio.protocol.conversation import AssistantTurn, Turn, turns, wire_name
 from maka_trio.request import ModelRequest
 
 VERSION = "2023-06-01"
 """The protocol version this adapter speaks."""
 
-_ID_LENGTH = 64
 _GONE = "No longer available."
 
 
@@ -30,20 +26,22 @@ def encode_body(request: ModelRequest, options: AnthropicOptions) -> dict[str, J
     Raises:
         InvalidInput: the prompt or an option holds something the protocol cannot carry.
     """
-    conversation = turns(request.prompt, id_length=_ID_LENGTH)
-    messages = encode_messages(conversation, citations=options.citations is True)
+    conversation = Conversation.read(request.prompt, request.memo, citations=options.citations is True)
+    newest = conversation.newest()
     body: dict[str, JSON] = {
         "model": request.provider.model,
         "max_tokens": _max_tokens(request, options),
-        "messages": messages,
+        "messages": newest,
         "stream": True,
     }
-    system = _system(conversation)
+    system = _system(conversation.system)
     if system:
         body["system"] = system
-    body.update(_tools(request, options, conversation))
+    body.update(_tools(request, options, conversation.tools_called))
     body.update(_settings(options))
-    return _with_cache_marks(body, messages, options.cache) if options.cache else body
+    if options.cache:
+        _mark_cache(body, newest, options.cache)
+    return {**body, "messages": conversation.raw(newest)}
 
 
 def headers(options: AnthropicOptions) -> tuple[tuple[str, str], ...]:
@@ -66,15 +64,14 @@ def _max_tokens(request: ModelRequest, options: AnthropicOptions) -> int:
     return request.max_output_tokens
 
 
-def _system(conversation: Sequence[Turn]) -> JSON:
-    texts = [turn.text for turn in conversation if isinstance(turn, SystemMessage) and turn.text.strip()]
+def _system(texts: Sequence[str]) -> JSON:
     return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------
 
 
-def _tools(request: ModelRequest, options: AnthropicOptions, conversation: Sequence[Turn]) -> dict[str, JSON]:
+def _tools(request: ModelRequest, options: AnthropicOptions, called: Collection[str]) -> dict[str, JSON]:
     tools: list[JSON] = [_tool(definition) for definition in request.tools]
     tools += [hosted_tool(tool) for tool in options.hosted_tools]
     if tools:
@@ -84,10 +81,11 @@ def _tools(request: ModelRequest, options: AnthropicOptions, conversation: Seque
     if options.tool_choice not in (None, "auto", "none"):
         raise InvalidInput(f"option tool_choice={excerpt(options.tool_choice)} without tools")
     # A history with calls is refused if no tool is defined, so a request that offers none names the old ones.
-    called = _tools_called(conversation)
     if not called:
         return {}
-    gone: list[JSON] = [{"name": name, "description": _GONE, "input_schema": {"type": "object"}} for name in called]
+    gone: list[JSON] = [
+        {"name": name, "description": _GONE, "input_schema": {"type": "object"}} for name in sorted(called)
+    ]
     return {"tools": gone, "tool_choice": {"type": "none"}}
 
 
@@ -138,17 +136,6 @@ def _tool_choice(options: AnthropicOptions, tools: Sequence[JSON]) -> JSON:
     return choice
 
 
-def _tools_called(conversation: Sequence[Turn]) -> list[str]:
-    names = {
-        wire_name(part.call.name, NAME_LENGTH)
-        for turn in conversation
-        if isinstance(turn, AssistantTurn)
-        for part in turn.parts
-        if isinstance(part, ToolCallPart) and not part.call.provider_executed
-    }
-    return sorted(names)
-
-
 # --- settings ---------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +176,7 @@ def _thinking(options: AnthropicOptions) -> JSON:
 # --- the prompt cache -------------------------------------------------------------------------------------------
 
 
-def _with_cache_marks(body: dict[str, JSON], messages: Sequence[Message], lifetime: str) -> dict[str, JSON]:
+def _mark_cache(body: dict[str, JSON], newest: Sequence[Message], lifetime: str) -> None:
     """Mark what stays: tools and system text once, and the two newest user messages.
 
     A mark covers everything before it, and tools come before the system text, so the last of both is enough. The
@@ -204,10 +191,9 @@ def _with_cache_marks(body: dict[str, JSON], messages: Sequence[Message], lifeti
         body["system"] = _marked(cast("list[JSON]", system), mark)
     elif tools:
         body["tools"] = _marked(cast("list[JSON]", tools), mark)
-    spoken = [message for message in messages if message["role"] == "user"]
+    spoken = [message for message in newest if message["role"] == "user"]
     for message in spoken[-2:]:
         message["content"] = _marked(cast("list[JSON]", message["content"]), mark)
-    return body
 
 
 def _marked(blocks: list[JSON], mark: JSON) -> list[JSON]:

@@ -19,9 +19,10 @@ from maka_trio.facts.json_value import JSON, JsonObject
 from maka_trio.facts.model import ModelToolCall
 from maka_trio.protocol.chat_chunk import CallDelta
 from maka_trio.protocol.payload import check_depth, parse_arguments
+from maka_trio.records import define
 
 
-@attrs.define
+@define
 class _Call:
     """One call so far. `index` is None where the server gave none."""
 

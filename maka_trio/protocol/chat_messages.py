@@ -33,6 +33,8 @@ from maka_trio.facts.model import ModelToolCall, TextKind, TextPart, ToolCallPar
 from maka_trio.protocol.chat_parts import content_part, text_part, user_content
 from maka_trio.protocol.conversation import AssistantTurn, Turn, WireIds, turns, wire_name
 from maka_trio.protocol.hosted_calls import own_options
+from maka_trio.protocol.json_list import JsonList
+from maka_trio.records import define
 from maka_trio.request import PromptMemo
 
 Message = dict[str, JSON]
@@ -43,17 +45,12 @@ _VENDOR_ID_LENGTH = 40
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 
 
-@attrs.define
+@define
 class _Encoded:
     """The beginning of a prompt: the ids that its calls have on the wire, and its messages as JSON."""
 
     ids: WireIds
-    messages: bytes = b""
-
-    def add(self, messages: Sequence[Message]) -> None:
-        if messages:
-            more = msgspec.json.encode(messages)[1:-1]
-            self.messages = b"%b,%b" % (self.messages, more) if self.messages else more
+    messages: JsonList = attrs.field(factory=JsonList)
 
 
 class ChatMessages:
@@ -79,14 +76,13 @@ class ChatMessages:
         Raises:
             InvalidInput: a call without its answer, or an answer without its call; media that is still in the log.
         """
-        known, encoded = memo.take(self._settings, prompt)
-        if encoded is None:
-            id_length = _VENDOR_ID_LENGTH if self._strict else limits.TOOL_CALL_ID_BYTES
-            encoded = _Encoded(WireIds(id_length, any_characters=True))
-        encoded.add(self._messages(prompt[known:], encoded.ids))
+        known, kept = memo.take(self._settings, prompt)
+        id_length = _VENDOR_ID_LENGTH if self._strict else limits.TOOL_CALL_ID_BYTES
+        encoded: _Encoded = kept or _Encoded(WireIds(id_length, any_characters=True))
+        encoded.messages.extend(self._messages(prompt[known:], encoded.ids))
         if self._dialect.reasoning_replay != "tool_loop":  # what was thought goes away when the user speaks again
             memo.keep(self._settings, prompt, encoded)
-        return msgspec.Raw(b"[%b]" % encoded.messages)
+        return encoded.messages.raw()
 
     def _messages(self, prompt: Sequence[PromptMessage], ids: WireIds) -> list[Message]:
         conversation = turns(prompt, id_length=ids.length, ids=ids)

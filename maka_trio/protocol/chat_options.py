@@ -17,6 +17,7 @@ from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.json_value import JSON, JsonObject
 from maka_trio.protocol import typed_options as options
+from maka_trio.records import frozen
 
 STRICT_KEY: Final = "openai"
 """The key of the vendor's own options. A compatible server's is its name."""
@@ -72,7 +73,7 @@ CHECKS: Final[Mapping[str, _Check]] = {
 _CHOICES = frozenset({"auto", "none", "required"})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChatOptions:
     """Options of chat completions; give `ChatOptions(...).provider_options()` to a request.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+import msgspec
 
 from maka_trio.dialect import Dialect
 from maka_trio.errors import InvalidInput
@@ -44,7 +47,7 @@ def encode_chat(request: ModelRequest, dialect: Dialect) -> dict[str, JSON]:
         body[_max_tokens_key(request, dialect, strict=strict)] = request.max_output_tokens
     options = read_options(request.provider_options, option_key(request))
     if request.tools:
-        body["tools"] = [_tool(definition) for definition in request.tools]
+        body["tools"] = request.memo.tools("chat", request.tools, lambda: _tools(request.tools))
         body["tool_choice"] = tool_choice(options.pop("tool_choice", "auto"), names)
     elif "tools" not in options:  # servers have tools of their own, which are given as an option
         options = _without_tools(options)
@@ -63,6 +66,10 @@ def _max_tokens_key(request: ModelRequest, dialect: Dialect, *, strict: bool) ->
     if strict and _COMPLETION_TOKENS_MODELS.match(request.provider.model):
         return "max_completion_tokens"
     return dialect.max_tokens_key
+
+
+def _tools(definitions: Sequence[ToolDefinition]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode([_tool(definition) for definition in definitions]))
 
 
 def _tool(definition: ToolDefinition) -> JSON:

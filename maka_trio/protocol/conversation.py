@@ -12,17 +12,16 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
-
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.message import AssistantMessage, PromptMessage, SystemMessage, ToolMessage, UserMessage
 from maka_trio.facts.model import ModelPart, ToolCallPart
+from maka_trio.records import frozen
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
-@attrs.frozen
+@frozen
 class AssistantTurn:
     """What the model said, and the answers to its local calls in call order, one each.
 
@@ -89,7 +88,7 @@ class _OpenTurn:
         self._answers: dict[str, ToolMessage | None] = {}
         for call in (part.call for part in message.parts if isinstance(part, ToolCallPart)):
             if call.provider_executed:
-                ids.taken.add(call.id)
+                ids.taken[call.id] = None
             elif call.id in self._answers:
                 raise InvalidInput(f"the prompt has two calls with the id {excerpt(call.id)} in one message")
             else:
@@ -117,7 +116,7 @@ class WireIds:
     """Ids given so far. The same prompt gets the same ids, so a prompt that grows keeps those it had."""
 
     def __init__(self, length: int, *, any_characters: bool = False) -> None:
-        self.taken: set[str] = set()
+        self.taken: dict[str, None] = {}  # often none, and an empty set weighs three times as much
         self.length = length
         self._any_characters = any_characters
 
@@ -134,5 +133,5 @@ class WireIds:
             count += 1
             suffix = f"_{count}"
             candidate = wanted[: self.length - len(suffix)] + suffix
-        self.taken.add(candidate)
+        self.taken[candidate] = None
         return candidate

@@ -11,17 +11,17 @@ import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 
-import attrs
 import msgspec
 
 from maka_trio import limits
 from maka_trio.errors import AdapterError, ContextOverflow, ModelError, ModelRefused, ProviderFailure
 from maka_trio.protocol.scrub import bounded_text as bounded_text
+from maka_trio.records import frozen
 
 _HTTP_CODES = range(400, 600)
 
 
-@attrs.frozen
+@frozen
 class FailureRules:
     """The codes, types and statuses of one protocol that mean more than "refused".
 
@@ -61,7 +61,7 @@ ANTHROPIC_RULES = FailureRules(numeric_overflow=True)
 _NUMERIC_OVERFLOW = re.compile(r"(\d{1,15}) tokens > (\d{1,15}) maximum")
 
 
-@attrs.frozen
+@frozen
 class ErrorFacts:
     """What an error object states. `names` are its codes and types, lower case; `status` an HTTP status among them."""
 

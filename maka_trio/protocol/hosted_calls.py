@@ -114,6 +114,16 @@ def is_continued(part: ModelPart, key: str) -> bool:
     return isinstance(part, ToolCallPart) and bool(own_options(part.call.provider_options, key).get("continued"))
 
 
+def has_hosted_calls(turns: Iterable[Turn]) -> bool:
+    """Whether the provider executed anything; else no turn looks different for what comes after it."""
+    return any(
+        isinstance(part, ToolResultPart) or (isinstance(part, ToolCallPart) and part.call.provider_executed)
+        for turn in turns
+        if isinstance(turn, AssistantTurn)
+        for part in turn.parts
+    )
+
+
 def deferred_calls(turn: AssistantTurn, key: str) -> frozenset[str]:
     """The hosted calls of a turn whose results had not come when their answer ended."""
     return frozenset(

@@ -13,17 +13,28 @@ from collections.abc import Mapping, Sequence
 import attrs
 import msgspec
 
+from maka_trio.errors import InvalidInput
 from maka_trio.facts.json_value import JSON
-from maka_trio.facts.message import SystemMessage, ToolMessage
+from maka_trio.facts.message import PromptMessage, SystemMessage, ToolMessage
 from maka_trio.facts.model import ModelToolCall, TextKind, TextPart, ToolCallPart, ToolResultPart
-from maka_trio.protocol.conversation import AssistantTurn, Turn, wire_name
-from maka_trio.protocol.hosted_calls import calls_waited_for, deferred_calls, orphaned_results, own_options
+from maka_trio.protocol.conversation import AssistantTurn, Turn, WireIds, turns, wire_name
+from maka_trio.protocol.hosted_calls import (
+    calls_waited_for,
+    deferred_calls,
+    has_hosted_calls,
+    orphaned_results,
+    own_options,
+)
+from maka_trio.protocol.json_list import JsonList
 from maka_trio.protocol.openai_responses_client_items import answer_client_item
 from maka_trio.protocol.openai_responses_content import Item, output_value, user_content
 from maka_trio.protocol.openai_responses_options import ResponsesOptions
+from maka_trio.records import define, frozen
+from maka_trio.request import PromptMemo
 
 KEY = ResponsesOptions.KEY
 
+_ID_LENGTH = 64
 _RENAMED = {"tool_search": "maka_tool_search"}
 _RENAMED_BACK = {wire: name for name, wire in _RENAMED.items()}
 
@@ -38,14 +49,55 @@ def name_from_wire(name: str) -> str:
     return _RENAMED_BACK.get(name, name)
 
 
-def encode_items(
-    turns: Sequence[Turn], options: ResponsesOptions, freeform: frozenset[str], system_role: str
+@define
+class _Encoded:
+    """The beginning of a prompt: the ids that its calls have on the wire, and its items as JSON."""
+
+    ids: WireIds = attrs.field(factory=lambda: WireIds(_ID_LENGTH))
+    items: JsonList = attrs.field(factory=JsonList)
+
+
+def encode_input(
+    prompt: tuple[PromptMessage, ...],
+    memo: PromptMemo,
+    options: ResponsesOptions,
+    freeform: frozenset[str],
+    system_role: str,
+    *,
+    skip: int,
+) -> msgspec.Raw:
+    """The `input` of a request, as JSON. What the memo knows of the prompt is not encoded again.
+
+    Args:
+        prompt: all of it.
+        memo: of the conversation.
+        options: of the request.
+        freeform: the tools whose input is a text.
+        system_role: the role of a system message.
+        skip: how many messages at its beginning are said elsewhere in the body.
+
+    Raises:
+        InvalidInput: a call without its answer, or an answer without its call; nothing is said at all.
+    """
+    settings = (options, freeform, system_role)
+    known, encoded = memo.take(settings, prompt)
+    encoded = encoded or _Encoded()
+    conversation = turns(prompt[max(known, skip) :], id_length=_ID_LENGTH, ids=encoded.ids)
+    encoded.items.extend(_items(conversation, options, freeform, system_role))
+    if not encoded.items:
+        raise InvalidInput("a Responses request needs a message that is not blank")
+    if not has_hosted_calls(conversation):  # else how it goes on decides what goes back of them
+        memo.keep(settings, prompt, encoded)
+    return encoded.items.raw()
+
+
+def _items(
+    conversation: Sequence[Turn], options: ResponsesOptions, freeform: frozenset[str], system_role: str
 ) -> list[Item]:
-    """The `input` of a request. `freeform` are the tools whose input is a text."""
     items: list[Item] = []
-    spoken = [turn for turn in turns if not isinstance(turn, SystemMessage)]
+    spoken = [turn for turn in conversation if not isinstance(turn, SystemMessage)]
     context = _Context(options, freeform, calls_waited_for(spoken, KEY), orphaned_results(spoken, KEY))
-    for turn in turns:
+    for turn in conversation:
         match turn:
             case AssistantTurn():
                 encoder = _TurnEncoder(turn, context)
@@ -58,7 +110,7 @@ def encode_items(
     return items
 
 
-@attrs.frozen
+@frozen
 class _Context:
     """What a turn must know of the request around it."""
 

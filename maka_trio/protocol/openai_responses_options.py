@@ -13,6 +13,7 @@ from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.json_value import JSON, JsonObject
 from maka_trio.protocol import typed_options as options
+from maka_trio.records import frozen
 
 _PREFIX = "openai."
 _HOSTED = frozenset(
@@ -31,7 +32,7 @@ _HOSTED = frozenset(
 _LOCAL = frozenset({"function", "custom", "local_shell", "apply_patch", "computer", "computer_use_preview"})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResponsesOptions(options.TypedOptions):
     """Options for `ProviderKind.OPENAI_RESPONSES`; give `ResponsesOptions(...).provider_options()` to a request.
 

@@ -9,12 +9,10 @@ from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.message import PromptMessage, SystemMessage
 from maka_trio.facts.opening import ToolDefinition
-from maka_trio.protocol.conversation import turns
-from maka_trio.protocol.openai_responses_items import encode_items, name_on_wire
+from maka_trio.protocol.openai_responses_items import encode_input, name_on_wire
 from maka_trio.protocol.openai_responses_options import ResponsesOptions, hosted_tool
 from maka_trio.request import ModelRequest
 
-_ID_LENGTH = 64
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -24,16 +22,13 @@ def encode_body(request: ModelRequest, options: ResponsesOptions) -> dict[str, J
     Raises:
         InvalidInput: the prompt or an option holds something the protocol cannot carry.
     """
-    instructions, prompt = _instructions(request.prompt, options)
+    instructions, leading = _instructions(request.prompt, options)
     freeform = frozenset(definition.name for definition in request.tools if is_freeform(definition))
     # Text between the messages of a conversation is an instruction wherever the first one is.
     role = "developer" if options.system_role == "instructions" else options.system_role or "system"
-    items = encode_items(turns(prompt, id_length=_ID_LENGTH), options, freeform, role)
-    if not items:
-        raise InvalidInput("a Responses request needs a message that is not blank")
     body: dict[str, JSON] = {
         "model": request.provider.model,
-        "input": items,
+        "input": encode_input(request.prompt, request.memo, options, freeform, role, skip=leading),
         "stream": True,
         "store": options.stored,
     }
@@ -49,15 +44,15 @@ def is_freeform(definition: ToolDefinition) -> bool:
     return isinstance(definition.input_schema, Mapping) and definition.input_schema.get("type") == "string"
 
 
-def _instructions(prompt: Sequence[PromptMessage], options: ResponsesOptions) -> tuple[str, Sequence[PromptMessage]]:
-    """The text of the leading system messages, and the prompt without them."""
+def _instructions(prompt: Sequence[PromptMessage], options: ResponsesOptions) -> tuple[str, int]:
+    """The text of the leading system messages, and how many there are."""
     if options.system_role != "instructions":
-        return "", prompt
+        return "", 0
     leading = 0
     while leading < len(prompt) and isinstance(prompt[leading], SystemMessage):
         leading += 1
     texts = [message.text for message in prompt[:leading] if isinstance(message, SystemMessage)]
-    return "\n\n".join(text for text in texts if text.strip()), prompt[leading:]
+    return "\n\n".join(text for text in texts if text.strip()), leading
 
 
 # --- tools ------------------------------------------------------------------------------------------------------

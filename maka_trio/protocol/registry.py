@@ -1,24 +1,42 @@
-"""Which adapter speaks to which kind of provider."""
+"""Which adapter speaks to which kind of provider. A protocol is imported when a provider that speaks it is met."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from maka_trio.errors import InvalidInput
 from maka_trio.protocol.adapter import Adapter
-from maka_trio.protocol.anthropic import AnthropicMessages
-from maka_trio.protocol.openai_chat import ChatCompletions
-from maka_trio.protocol.openai_responses import OpenAIResponses
 from maka_trio.request import ProviderConfig, ProviderKind
 
-_CHAT: Final = ChatCompletions()
 
-ADAPTERS: Final[Mapping[ProviderKind, Adapter]] = {
-    ProviderKind.OPENAI_CHAT_COMPLETIONS: _CHAT,
-    ProviderKind.OPENAI_COMPATIBLE: _CHAT,
-    ProviderKind.OPENAI_RESPONSES: OpenAIResponses(),
-    ProviderKind.ANTHROPIC: AnthropicMessages(),
+@functools.cache
+def _chat_completions() -> Adapter:
+    from maka_trio.protocol.openai_chat import ChatCompletions
+
+    return ChatCompletions()
+
+
+@functools.cache
+def _responses() -> Adapter:
+    from maka_trio.protocol.openai_responses import OpenAIResponses
+
+    return OpenAIResponses()
+
+
+@functools.cache
+def _messages() -> Adapter:
+    from maka_trio.protocol.anthropic import AnthropicMessages
+
+    return AnthropicMessages()
+
+
+ADAPTERS: Final[Mapping[ProviderKind, Callable[[], Adapter]]] = {
+    ProviderKind.OPENAI_CHAT_COMPLETIONS: _chat_completions,
+    ProviderKind.OPENAI_COMPATIBLE: _chat_completions,
+    ProviderKind.OPENAI_RESPONSES: _responses,
+    ProviderKind.ANTHROPIC: _messages,
 }
 """Adapters hold no state, so one of each serves every request."""
 
@@ -32,4 +50,4 @@ def adapter_for(provider: ProviderConfig) -> Adapter:
     adapter = ADAPTERS.get(provider.kind)
     if adapter is None:
         raise InvalidInput(f"providers of kind {provider.kind.value!r} are not supported yet")
-    return adapter
+    return adapter()

@@ -16,6 +16,7 @@ from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.facts.json_value import JSON, check_json
 from maka_trio.facts.model import FinishReason, ModelUsage
+from maka_trio.records import frozen
 from maka_trio.testing.gate import Gate
 from maka_trio.testing.requests import RecordedRequest
 
@@ -26,14 +27,14 @@ Chunking: TypeAlias = Literal["event", "packed"] | int
 # --- what the model says ------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Text:
     """One piece of what the model says. Pieces that follow each other belong to the same part."""
 
     text: str = attrs.field(validator=bounds.text())
 
 
-@attrs.frozen
+@frozen
 class Thinking:
     """One piece of what the model thinks. The last piece of a part may carry the provider's `signature` for it."""
 
@@ -49,7 +50,7 @@ def _call_input(value: object) -> JSON | InputOf:
     return value if callable(value) else check_json(value, what="input of a scripted call")
 
 
-@attrs.frozen
+@frozen
 class Call:
     """A tool call.
 
@@ -77,19 +78,19 @@ class Call:
         return attrs.evolve(self, input=self.input(request)) if callable(self.input) else self
 
 
-@attrs.frozen
+@frozen
 class Raw:
     """Bytes for the body as they are."""
 
     data: bytes = attrs.field(validator=bounds.instance((bytes, bytearray)), converter=bytes)
 
 
-@attrs.frozen
+@frozen
 class Heartbeat:
     """A sign of life without meaning, in the protocol's own form."""
 
 
-@attrs.frozen
+@frozen
 class WireError:
     """An error in the middle of the stream, in the protocol's own form. Ends the answer."""
 
@@ -100,22 +101,22 @@ class WireError:
 # --- what happens to the connection --------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Headers:
     """Send the response headers now. Without it they go out with the first bytes of the body."""
 
 
-@attrs.frozen
+@frozen
 class Silence:
     """Say nothing more; keep the connection until the client closes it. Ends the answer."""
 
 
-@attrs.frozen
+@frozen
 class Disconnect:
     """Close the connection in order (FIN), whatever the body still lacks. Ends the answer."""
 
 
-@attrs.frozen
+@frozen
 class Reset:
     """Reset the connection (RST), as a crashed server's kernel does. Ends the answer."""
 
@@ -167,7 +168,7 @@ def _chunking(instance: object, attribute: attrs.Attribute[Any], value: object) 
         raise InvalidInput(f"chunk={value!r} must be 'event', 'packed' or a positive number of bytes")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Said:
     """A streamed answer in the protocol of whoever asks.
 
@@ -190,7 +191,7 @@ class Said:
         return FinishReason.TOOL_CALLS if called else FinishReason.STOP
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RawStream:
     """A `text/event-stream` body, byte by byte the script's own."""
 
@@ -200,7 +201,7 @@ class RawStream:
     when: When | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Plain:
     """A whole HTTP answer of one body, such as an error."""
 

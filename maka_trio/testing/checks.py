@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import trio
 
 from maka_trio import laws
 from maka_trio.facts.scope import Scope
 from maka_trio.log.event_log import EventLog
+from maka_trio.records import frozen
 
 _EVERYTHING = 2**40
 """More events, and more bytes, than a log that fits in memory has."""
@@ -77,7 +77,7 @@ def channels_closed(*channels: trio.MemorySendChannel[Any] | trio.MemoryReceiveC
 # --- resources ----------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Resources:
     """What the process and the trio run hold at one moment."""
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-import attrs
-
 from maka_trio.facts.event import EventWrite, RuntimeEvent
 from maka_trio.log.event_log import EventLog
+from maka_trio.records import frozen
 
 Write: TypeAlias = RuntimeEvent | EventWrite
 Perform: TypeAlias = Callable[[], Awaitable[list[int]]]
@@ -20,7 +19,7 @@ AtCommit: TypeAlias = Callable[[int, str, Perform], Awaitable[list[int]]]
 """Given a commit's number, from 1, its kinds, and the way to really do it, returns its sequences or raises."""
 
 
-@attrs.frozen
+@frozen
 class Committed:
     """One commit as it was asked for.
 

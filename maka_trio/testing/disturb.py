@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Literal
 
-import attrs
-
+from maka_trio.records import frozen
 from maka_trio.testing.exploration import Entry, Exploration, Watch, entry
 from maka_trio.testing.explorer import check_points, chosen_seeds, spread
 from maka_trio.testing.log_trial import LogTrialResult
@@ -21,7 +20,7 @@ COMMIT = "commit"
 _LOST = "the run is not a function of its seed: a point that was there is not there again"
 
 
-@attrs.frozen
+@frozen
 class Trials:
     """The runs of one scenario and its follow-up.
 

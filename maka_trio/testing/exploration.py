@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 
 import attrs
 
+from maka_trio.records import frozen
 from maka_trio.testing.replay import Replay
 from maka_trio.testing.trial import Shot
 
@@ -20,7 +21,7 @@ KEPT_ATTEMPTS = 50_000
 """Runs that are remembered one by one though they broke nothing; beyond, they are only counted."""
 
 
-@attrs.frozen
+@frozen
 class Attempt:
     """One run, for a report.
 
@@ -35,7 +36,7 @@ class Attempt:
     violations: int
 
 
-@attrs.frozen(order=True)
+@frozen(order=True)
 class TrialViolation:
     """What one run broke. The smallest has the fewest shots, then the smallest seed, then the earliest shot.
 
@@ -65,7 +66,7 @@ class TrialViolation:
         return f"{self.words}\n  seed {self.seed}, {'; '.join(moments) or 'undisturbed'}\n  {self.replay}"
 
 
-@attrs.frozen
+@frozen
 class Exploration:
     """What an exploration covered and found.
 
@@ -110,7 +111,7 @@ class Exploration:
         return head if self.smallest is None else f"{head}\nsmallest: {self.smallest}"
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """One run as it is entered: a number that equal runs share, what it was, and what it broke."""
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, TypeVar
 import attrs
 
 from maka_trio.errors import InvalidInput
+from maka_trio.records import frozen
 from maka_trio.testing.exploration import Entry, Exploration, Watch, entry
 from maka_trio.testing.orders import Decisions, depth_first
 from maka_trio.testing.replay import Replay
@@ -109,7 +110,7 @@ def _counter(tasks: Tasks) -> CountsTask:
     return lambda task: f".{task.name}".endswith(endings)
 
 
-@attrs.frozen
+@frozen
 class _Schedule:
     """What decides the order of a run's tasks: the seed, or a list of decisions beside it."""
 
@@ -141,7 +142,7 @@ def _depth_first(count: int, deviations: int | None) -> Iterator[_Schedule]:
 _Run: TypeAlias = tuple[_Schedule, tuple[Shot, ...], TrialResult]
 
 
-@attrs.frozen
+@frozen
 class _Plan:
     scenario: Scenario
     points: Literal["all"] | int

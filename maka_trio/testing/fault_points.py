@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-import attrs
-
+from maka_trio.records import frozen
 from maka_trio.testing.places import where_called_from
 from maka_trio.testing.trial import Shot
 
@@ -27,7 +26,7 @@ SOCKET_FAULTS: Final[Mapping[str, Mapping[str, int | None]]] = {
 """
 
 
-@attrs.frozen
+@frozen
 class FaultPoint:
     """One moment at which something could have failed.
 

@@ -11,6 +11,7 @@ import attrs
 from maka_trio import errors
 from maka_trio.errors import CommitRejected, CommitUnknown, LogFull, MakaError, SessionRetired
 from maka_trio.facts.outcome import ToolRejection
+from maka_trio.records import frozen
 from maka_trio.testing.commit_points import Perform
 from maka_trio.testing.disturb import COMMIT, Trials, disturb_everywhere
 from maka_trio.testing.exploration import Exploration, Watch
@@ -24,7 +25,7 @@ from maka_trio.tools.handler import PreparedEffect, is_prepared
 # --- commits ------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class CommitFault:
     """One commit fails, and the program goes on.
 
@@ -82,7 +83,7 @@ def _fallible(trial: Trial, registration: ToolRegistration) -> ToolRegistration:
     return attrs.evolve(registration, handler=_Prepared(trial, handler) if is_prepared(handler) else run)
 
 
-@attrs.frozen
+@frozen
 class _Prepared:
     trial: Trial
     handler: Any

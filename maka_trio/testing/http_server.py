@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from maka_trio import limits
+from maka_trio.records import frozen
 from maka_trio.scopes import owned_nursery
 from maka_trio.testing.requests import ReceivedHeaders
 
@@ -37,7 +38,7 @@ class _ClientGone(Exception):
     """The client closed or broke the connection."""
 
 
-@attrs.frozen
+@frozen
 class Incoming:
     """One request, read to its end."""
 

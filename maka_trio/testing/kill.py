@@ -20,11 +20,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Final, Literal, TypeAlias
 
-import attrs
 import trio
 
 from maka_trio.errors import InvalidInput
 from maka_trio.log.event_log import EventLog
+from maka_trio.records import frozen
 from maka_trio.testing.commit_points import CommitPoints, Perform
 from maka_trio.testing.log_trial import LogScenario, LogTrialResult, follow_up_on, no_points
 from maka_trio.testing.stepper import Stepper
@@ -124,7 +124,7 @@ def _await_end(process: multiprocessing.process.BaseProcess, answers: Connection
 # --- the child's side ---------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class _Life:
     """What a child is to do."""
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-import attrs
 import trio
 
 from maka_trio.log.event_log import EventLog
+from maka_trio.records import frozen
 from maka_trio.testing.checks import lawful
 from maka_trio.testing.commit_points import CommitPoints, Perform, Write
 from maka_trio.testing.fault_points import FaultPoint, FaultPoints
@@ -36,7 +36,7 @@ _FOLLOW_UP_SEED = 1_000_003
 """Added to the seed for the second part: a new process makes ids of its own."""
 
 
-@attrs.frozen
+@frozen
 class LogTrialResult:
     """What one run showed.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote
 
-import attrs
-
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
+from maka_trio.records import frozen
 from maka_trio.testing.orders import Decisions
 from maka_trio.testing.trial import Shot
 
@@ -20,7 +19,7 @@ _HEAD = re.compile(r"(\d+)(?:\[([\d,]*)\])?")
 _SHOT = re.compile(r"(\w+)@(\d+):(\S+)")
 
 
-@attrs.frozen
+@frozen
 class Replay:
     """One run of a scenario.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from maka_trio.errors import InvalidInput
 from maka_trio.facts import bounds
 from maka_trio.log.event_log import EventLog
+from maka_trio.records import frozen
 from maka_trio.testing.checks import lawful
 from maka_trio.testing.crash import CRASHES, crash_trials, only_recover
 from maka_trio.testing.disturb import COMMIT
@@ -21,7 +20,7 @@ from maka_trio.testing.trial import Scenario, Trial
 from maka_trio.testing.trial_run import run_trial
 
 
-@attrs.frozen
+@frozen
 class Again:
     """A run that was made again.
 

@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from maka_trio.facts.json_value import JSON
+from maka_trio.records import frozen
 
 _SECRET = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
 
@@ -20,7 +21,7 @@ class ReceivedHeaders(dict[str, str]):
         return repr(shown)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RecordedRequest:
     """One request as it arrived.
 

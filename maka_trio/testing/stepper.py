@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-import attrs
 import trio
 
+from maka_trio.records import frozen
 from maka_trio.testing.places import where_called_from, where_it_stands
 from maka_trio.testing.scheduling import Task, cancelled_scope_reaching, is_system_task
 from maka_trio.testing.trial import Point, Shot, Target, TrialState
@@ -19,7 +19,7 @@ Trace: TypeAlias = tuple[tuple[int, int], ...]
 """One entry a step: which task, and at which line of its own function it stopped. Equal traces are equal runs."""
 
 
-@attrs.frozen
+@frozen
 class Moment:
     """One entry of a run's story.
 

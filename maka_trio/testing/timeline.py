@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal, TypeAlias
 
-import attrs
-
+from maka_trio.records import frozen
 from maka_trio.testing.exploration import Attempt, Exploration
 from maka_trio.testing.stepper import Moment
 from maka_trio.testing.trial import Shot
@@ -19,7 +18,7 @@ Cell: TypeAlias = Literal["held", "broke"]
 _CANCELS = ("cancel", "deadline")
 
 
-@attrs.frozen
+@frozen
 class Section:
     """What one way of exploring found.
 
@@ -36,7 +35,7 @@ class Section:
     again: str = ""
 
 
-@attrs.frozen
+@frozen
 class Row:
     """A moment: its name, the place in the program, and what came of each thing done there."""
 
@@ -50,7 +49,7 @@ class Row:
         return "broke" in self.cells.values()
 
 
-@attrs.frozen
+@frozen
 class Timeline:
     """The moments of one seed, in their order.
 

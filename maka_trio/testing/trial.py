@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from maka_trio.errors import InvalidInput
+from maka_trio.records import define, frozen
 from maka_trio.testing.places import where_called_from
 
 How: TypeAlias = Literal["cancel", "deadline"]
@@ -28,7 +29,7 @@ Scenario: TypeAlias = "Callable[[Trial], Awaitable[None]]"
 """The program that is explored. It keeps no state of its own between runs."""
 
 
-@attrs.frozen(order=True)
+@frozen(order=True)
 class Shot:
     """One disturbance of a run: of `target`, at `step`, the way `how` says.
 
@@ -41,7 +42,7 @@ class Shot:
     how: str = "cancel"
 
 
-@attrs.frozen
+@frozen
 class Point:
     """A moment at which something could be cancelled: right after a step, or as a target is entered."""
 
@@ -50,7 +51,7 @@ class Point:
     where: str
 
 
-@attrs.define
+@define
 class Target:
     """Something that may be cancelled right now."""
 
@@ -62,7 +63,7 @@ PassFaultPoint: TypeAlias = Callable[[str, Collection[str], Callable[[], str]], 
 """Given the kind of a fault point, its faults and where it is, says which fault it is to have."""
 
 
-@attrs.define
+@define
 class TrialState:
     """What trial and laboratory share about one run."""
 

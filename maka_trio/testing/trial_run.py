@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Generator, Iterable
 
-import attrs
 import trio
 
+from maka_trio.records import frozen
 from maka_trio.testing.fault_points import FaultPoints
 from maka_trio.testing.memory_network import MemoryNetwork
 from maka_trio.testing.places import where_it_stands
@@ -19,7 +19,7 @@ MAX_STEPS = 100_000
 """Steps after which a run is taken for endless. Scenarios have tens to thousands."""
 
 
-@attrs.frozen
+@frozen
 class TrialResult:
     """What one run showed.
 

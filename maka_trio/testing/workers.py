@@ -14,15 +14,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import TypeAlias, TypeVar
 
-import attrs
-
 from maka_trio.errors import InvalidInput
+from maka_trio.records import frozen
 from maka_trio.testing.exploration import Entry, Exploration, Ledger, Watch
 
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class Share:
     """Which of the runs are whose: every `of`-th, from number `index`."""
 

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from maka_trio.facts.identity import Invocation, Standalone, ToolCallIdentity
+from maka_trio.records import frozen
 
 
 class AbortSignal:
@@ -70,7 +71,7 @@ class AbortSwitch:
             self._interrupted |= scope.cancelled_caught and self._event.is_set()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ToolCall:
     """One call of a tool, as its handler sees it.
 

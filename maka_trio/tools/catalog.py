@@ -19,7 +19,8 @@ from maka_trio.facts import bounds
 from maka_trio.facts.codec import canonical, digest, unstructure
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.opening import ToolDefinition
-from maka_trio.tools.handler import Handler, fault_of
+from maka_trio.records import frozen
+from maka_trio.tools.handler import Handler, fault_of, may_wait
 from maka_trio.tools.schema import Schema
 
 RESERVED_NAMES: Final = frozenset({"exec", "wait", "code_cell", "invalid", "tool_search", "maka_tool_search"})
@@ -53,7 +54,7 @@ def _own_definition(definition: ToolDefinition) -> ToolDefinition:
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ToolRegistration:
     """A tool: what the model is told of it, and what runs when it is called.
 
@@ -71,6 +72,8 @@ class ToolRegistration:
     semantics: ToolSemantics = attrs.field(default=ToolSemantics.PARALLEL, validator=bounds.instance(ToolSemantics))
     built_in: bool = attrs.field(default=False, kw_only=True, repr=False, validator=bounds.flag)
     schema: Schema = attrs.field(init=False, repr=False)
+    waits: bool = attrs.field(init=False, repr=False)
+    """Whether a call of the tool may wait for something, a person even, before its dispatch."""
 
     def __attrs_post_init__(self) -> None:
         if self.name in RESERVED_NAMES and not self.built_in:
@@ -80,6 +83,7 @@ class ToolRegistration:
         if self.semantics is ToolSemantics.FINISH_TURN and self.nesting is not ToolNesting.DIRECT_ONLY:
             raise InvalidInput(f"tool {self.name!r} finishes the turn, so its nesting must be DIRECT_ONLY")
         object.__setattr__(self, "schema", self._compile())
+        object.__setattr__(self, "waits", may_wait(self.handler))
 
     @property
     def name(self) -> str:
@@ -103,7 +107,7 @@ def _sorted(registrations: Iterable[ToolRegistration]) -> tuple[ToolRegistration
     return tuple(sorted(tools, key=lambda registration: registration.name))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ToolCatalog:
     """The tools of a run, immutable and sorted by name. Filters make new catalogs.
 
@@ -114,6 +118,7 @@ class ToolCatalog:
 
     registrations: tuple[ToolRegistration, ...] = attrs.field(default=(), converter=_sorted)
     _by_name: dict[str, ToolRegistration] = attrs.field(init=False, repr=False)
+    _definitions: tuple[ToolDefinition, ...] = attrs.field(init=False, repr=False)
     _surface: bytes = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -123,7 +128,8 @@ class ToolCatalog:
             if first.name == second.name:
                 raise InvalidInput(f"two tools have the name {first.name!r}")
         object.__setattr__(self, "_by_name", {tool.name: tool for tool in self.registrations})
-        object.__setattr__(self, "_surface", _encode_definitions(self.definitions()))
+        object.__setattr__(self, "_definitions", tuple(tool.definition for tool in self.registrations))
+        object.__setattr__(self, "_surface", _encode_definitions(self._definitions))
 
     def __iter__(self) -> Iterator[ToolRegistration]:
         return iter(self.registrations)
@@ -139,8 +145,8 @@ class ToolCatalog:
         return self._by_name.get(name)
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """What a model is told, sorted by name."""
-        return tuple(registration.definition for registration in self.registrations)
+        """What a model is told, sorted by name; the same tuple each time, which is how it is known again."""
+        return self._definitions
 
     def digest(self) -> str:
         """The identity of what a model is told: equal for equal definitions, in every process."""

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-import attrs
+from maka_trio.records import frozen
 
 _SECTION: Final = re.compile(
     r"(Args|Arguments|Parameters|Attributes|Returns|Yields|Raises|Examples?|Notes?|Warnings?|References|See Also):",
@@ -17,7 +17,7 @@ _ENTRY: Final = re.compile(r"(?P<name>\w+)\s*(\([^)]*\))?\s*:\s*(?P<text>.*)")
 _ARGUMENTS: Final = frozenset({"args", "arguments", "parameters", "attributes"})
 
 
-@attrs.frozen
+@frozen
 class Documentation:
     """What a docstring says: everything before its first section, and its entries for arguments (or attributes)."""
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-import attrs
 import trio
 
 from maka_trio.facts.outcome import EffectFailed, EffectUnknown
+from maka_trio.records import frozen
 from maka_trio.tools.call import AbortSwitch
 from maka_trio.tools.failure import Fatal, judge
 
@@ -26,7 +26,7 @@ ABORTED_TEXT: Final = "the run was aborted; the tool left a part of its work and
 LOST_TEXT: Final = "the task of the effect was lost; its effect may have happened"
 
 
-@attrs.frozen
+@frozen
 class Returned:
     """The effect came to its end with this result, not yet encoded."""
 

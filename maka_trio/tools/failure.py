@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
 import trio
 
 from maka_trio import limits
@@ -23,6 +22,7 @@ from maka_trio.errors import (
     ToolOutcomeUnknown,
 )
 from maka_trio.facts.outcome import EffectFailed, EffectUnknown
+from maka_trio.records import frozen
 
 INTERRUPTED_TEXT: Final = "the tool was ended by a cancellation that was not of its run"
 """What is said of a `Cancelled` that a tool let out although nothing around it was cancelled."""
@@ -34,7 +34,7 @@ _ABOUT_A_READ = (PrefixTooLarge, ResultUnavailable)
 _SHOWN_LEAVES: Final = 8
 
 
-@attrs.frozen
+@frozen
 class Fatal:
     """The operation stays unsettled and the run ends with this error."""
 

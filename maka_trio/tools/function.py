@@ -12,12 +12,11 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, overload
 
-import attrs
-
 from maka_trio.errors import InvalidInput, ToolFailed
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.opening import ToolDefinition
 from maka_trio.facts.outcome import ToolRejection
+from maka_trio.records import frozen
 from maka_trio.tools.arguments import ArgumentConverter
 from maka_trio.tools.call import ToolCall
 from maka_trio.tools.catalog import ToolNesting, ToolRegistration, ToolSemantics
@@ -153,7 +152,7 @@ def _bound(function: ToolFunction) -> frozenset[str]:
     return frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset()
 
 
-@attrs.frozen
+@frozen
 class _Signature:
     fields: Sequence[Field]
     call_names: Sequence[str]

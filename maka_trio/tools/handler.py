@@ -11,18 +11,17 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
-import attrs
-
 from maka_trio.facts.codec import canonical, digest
 from maka_trio.facts.json_value import JSON, check_json
 from maka_trio.facts.outcome import ToolRejection
+from maka_trio.records import frozen
 from maka_trio.tools.call import ToolCall
 
 ImmediateHandler: TypeAlias = Callable[[Any, ToolCall], Awaitable[object]]
 """`async (input, call) -> result`. `input` is a fresh copy that the handler may change."""
 
 
-@attrs.frozen
+@frozen
 class Approval:
     """A yes to one operation with exactly these arguments, and to nothing else.
 
@@ -38,7 +37,7 @@ class Approval:
         return cls(call.operation_id, digest(canonical(check_json(shown, what="the approved arguments"))))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PreparedEffect:
     """An effect that is ready to run, once.
 

@@ -16,6 +16,7 @@ Which calls of a step may run beside each other is not decided here (`tools.admi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 import attrs
@@ -27,6 +28,7 @@ from maka_trio.facts.identity import Invocation, ToolCallIdentity, new_id, provi
 from maka_trio.facts.json_value import JSON, check_json
 from maka_trio.facts.model import ModelToolCall
 from maka_trio.facts.outcome import ToolRejection
+from maka_trio.records import frozen
 from maka_trio.tools.call import AbortSwitch, ToolCall
 from maka_trio.tools.catalog import ToolRegistration
 from maka_trio.tools.effect import Effect, Returned, Verdict
@@ -39,7 +41,7 @@ Settle: TypeAlias = Callable[[EventWrite], Awaitable[object]]
 """Sees to it that a settlement becomes durable."""
 
 
-@attrs.frozen
+@frozen
 class Operation:
     """One call, as every fact of it names it, whoever made it."""
 
@@ -59,7 +61,7 @@ class Operation:
         return check_json(self.input, what="tool input")
 
 
-@attrs.frozen
+@frozen
 class Performed:
     """The last fact of a call, and the raw result of one that succeeded, as it is stored."""
 
@@ -73,11 +75,13 @@ class ToolJournal:
     Args:
         sink: where the facts go. An append that was handed to it is waited for under a shield.
         invocation: whose calls these are.
+        shielded: the sink shields what it is handed by itself, and so does whoever else is to `settle`.
     """
 
-    def __init__(self, sink: EventSink, invocation: Invocation) -> None:
+    def __init__(self, sink: EventSink, invocation: Invocation, *, shielded: bool = False) -> None:
         self._sink = sink
         self._invocation = invocation
+        self._shield: Callable[[], AbstractContextManager[object]] = nullcontext if shielded else _shield
 
     async def reject(self, step_id: str, call: ModelToolCall, reason: ToolRejection) -> ToolRejected:
         """Commit that a call is refused.
@@ -159,7 +163,7 @@ class ToolJournal:
 
     async def _append(self, fact: ToolDispatched | ToolRejected) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: the fact was not handed to the log
-        with trio.CancelScope(shield=True):  # ends when the log answers
+        with self._shield():
             await self._sink.commit(RuntimeEvent.new(self._invocation, fact))
 
     async def _run(self, operation: Operation, ready: PreparedEffect, switch: AbortSwitch, settle: Settle) -> Performed:
@@ -181,6 +185,11 @@ class ToolJournal:
         result = encode_result(verdict.value, event_id) if isinstance(verdict, Returned) else EncodedResult(verdict)
         settled = ToolSettled(operation.operation_id, result.outcome)
         event = RuntimeEvent.new(self._invocation, settled, event_id=event_id)
-        with trio.CancelScope(shield=True):  # ends when the log answers
+        with self._shield():
             await settle(EventWrite(event, result.payload, result.artifacts))
         return Performed(settled, result.payload)
+
+
+def _shield() -> trio.CancelScope:
+    """For a commit, which ends when the log answers."""
+    return trio.CancelScope(shield=True)

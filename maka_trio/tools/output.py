@@ -29,6 +29,7 @@ from maka_trio.facts.message import (
     ToolOutput,
 )
 from maka_trio.facts.outcome import ArtifactRef, EffectFailed, RawResult, Succeeded, ToolOutcome
+from maka_trio.records import frozen
 from maka_trio.tools.failure import bounded, text_of
 from maka_trio.tools.media import media_type_of
 
@@ -44,14 +45,14 @@ _REASON_BYTES: Final = 512
 # --- what a handler may return besides JSON -----------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class ToolText:
     """A text whose raw result says that it is one: `{"kind": "text", "text": ...}`. A plain str is shown as text."""
 
     text: str = attrs.field(validator=bounds.text())
 
 
-@attrs.frozen
+@frozen
 class ToolImage:
     """An image: PNG, JPEG, GIF, WebP or AVIF, at most `limits.MEDIA_BYTES`.
 
@@ -71,7 +72,7 @@ def _tuple_of(parts: Iterable[ToolPart]) -> tuple[ToolPart, ...]:
     return tuple(parts)
 
 
-@attrs.frozen
+@frozen
 class ToolContent:
     """Ordered text and media. `raw` is the stored result; without one, a list that describes the parts."""
 
@@ -79,7 +80,7 @@ class ToolContent:
     raw: JSON = None
 
 
-@attrs.frozen
+@frozen
 class ToolProjection:
     """A raw result together with what the model is to be shown of it."""
 
@@ -90,7 +91,7 @@ class ToolProjection:
 # --- encoding ---------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class EncodedResult:
     """A result as it is written: what the settlement says, and what is stored beside it."""
 

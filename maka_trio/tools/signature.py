@@ -19,6 +19,7 @@ import attrs
 
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.json_value import JSON
+from maka_trio.records import frozen
 from maka_trio.tools.docstring import parse_docstring
 
 MISSING: Final = object()
@@ -41,7 +42,7 @@ _QUALIFIERS: Final = frozenset(
 )
 
 
-@attrs.frozen
+@frozen
 class Field:
     """One member of an object: an argument of a function, or a field of a class."""
 

@@ -1,6 +1,6 @@
 """Which fact may follow which, within one invocation (semantics 2.3)."""
 
-from maka_trio.transitions.model_steps import check_summary_source as check_summary_source
+from maka_trio.transitions.model_steps import check_source as check_source
 from maka_trio.transitions.model_steps import replay_barrier as replay_barrier
 from maka_trio.transitions.open_work import AcceptedCall as AcceptedCall
 from maka_trio.transitions.open_work import LiveOperation as LiveOperation
@@ -19,7 +19,7 @@ __all__ = [
     "Refusal",
     "Residue",
     "Undo",
-    "check_summary_source",
+    "check_source",
     "refused",
     "replay_barrier",
 ]

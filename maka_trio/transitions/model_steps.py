@@ -18,7 +18,7 @@ from maka_trio.facts.model import (
 )
 from maka_trio.facts.opening import CodeOpening, ContextCompactOpening, InvocationInput
 from maka_trio.facts.outcome import InterruptionStatus
-from maka_trio.facts.scope import Session
+from maka_trio.facts.scope import Scope
 from maka_trio.transitions.open_work import OpenStep
 from maka_trio.transitions.refusal import Refusal, Undo, refused
 
@@ -41,18 +41,18 @@ def replay_barrier(event: ModelEvent) -> str | None:
             return None
 
 
-def check_summary_source(fact: ModelRequested, session_id: str, high_water: int, digest: str) -> None:
-    """A summary is made of exactly the session as it stands; nothing of what it claims is taken on trust.
+def check_source(fact: ModelRequested, scope: Scope, high_water: int, digest: str) -> None:
+    """A request is made of exactly this scope as it stands; nothing of what it claims is taken on trust.
 
     Raises:
-        CommitRejected: scope, high water, digest or baseline are not those of the session.
+        CommitRejected: scope, high water, digest or baseline are others.
     """
-    expected = (Session(session_id), high_water, digest, None)
+    expected = (scope, high_water, digest, None)
     claimed = (fact.source_scope, fact.source_high_water, fact.source_digest, fact.checkpoint_event_id)
     if claimed != expected or fact.effective_source_digest not in (None, digest):
         raise refused(
             Refusal.SOURCE,
-            f"summary step {excerpt(fact.step_id)} names a source at {fact.source_high_water}; the session is at "
+            f"step {excerpt(fact.step_id)} names a source at {fact.source_high_water}; its {scope.kind} is at "
             f"{high_water} with another scope, digest or baseline",
         )
 
@@ -68,7 +68,7 @@ class ModelSteps:
     def __init__(self) -> None:
         self.open: dict[str, OpenStep] = {}
         self.unanswered_remote = 0
-        self._ended: set[str] = set()
+        self._ended: dict[str, None] = {}
         self._summary_showed_tools = False
 
     def request(self, fact: ModelRequested, opening: InvocationInput | None, undo: Undo) -> None:
@@ -138,12 +138,12 @@ class ModelSteps:
 
     def _end(self, step_id: str, unanswered: int, undo: Undo) -> None:
         step = self.open.pop(step_id)
-        self._ended.add(step_id)
+        self._ended[step_id] = None
         self.unanswered_remote += unanswered
 
         def back() -> None:
             self.unanswered_remote -= unanswered
-            self._ended.discard(step_id)
+            self._ended.pop(step_id, None)
             self.open[step_id] = step
 
         undo.append(back)

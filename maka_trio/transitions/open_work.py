@@ -6,9 +6,10 @@ import attrs
 
 from maka_trio.facts.context import StepPurpose
 from maka_trio.facts.identity import ToolCallIdentity, provider_operation_id
+from maka_trio.records import define, frozen
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OpenStep:
     """A model request without its end.
 
@@ -21,7 +22,7 @@ class OpenStep:
     remote_calls: dict[str, str] = attrs.field(factory=dict)
 
 
-@attrs.frozen
+@frozen
 class AcceptedCall:
     """A local call of a completed step that was neither dispatched nor rejected.
 
@@ -40,7 +41,7 @@ class AcceptedCall:
         return provider_operation_id(self.step_id, self.call_id)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LiveOperation:
     """A dispatched operation without settlement; `blocking` children must settle before it may."""
 
@@ -49,7 +50,7 @@ class LiveOperation:
     blocking: int = 0
 
 
-@attrs.frozen
+@frozen
 class Residue:
     """What an ended invocation left unresolved, and so what makes its session unsafe to continue (semantics 2.7).
 

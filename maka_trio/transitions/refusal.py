@@ -25,6 +25,8 @@ class Refusal(StrEnum):
     STEP_REUSED = "step_reused"
     PURPOSE = "purpose"
     SOURCE = "source"
+    CLAIM = "claim"
+    UNSAFE = "unsafe"
     REPLAY_BARRIER = "replay_barrier"
     OPERATION_UNKNOWN = "operation_unknown"
     OPERATION_SETTLED = "operation_settled"

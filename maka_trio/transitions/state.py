@@ -13,9 +13,11 @@ from typing import assert_never
 
 import attrs
 
+from maka_trio.continuing import identity_objection
 from maka_trio.errors import CommitRejected
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.event import (
+    BodyDeleted,
     ContextCheckpointRecorded,
     ExecutorCompleted,
     ExecutorObserved,
@@ -142,7 +144,7 @@ class InvocationState:
                 self._check_steering()
             case ExecutorStarted() | ExecutorObserved() | ExecutorCompleted():
                 self._execute(fact, undo)
-            case ContextCheckpointRecorded() | ToolResultArchived() | MessageImported():
+            case ContextCheckpointRecorded() | ToolResultArchived() | MessageImported() | BodyDeleted():
                 raise self._unsupported(fact.kind)
             case _:
                 assert_never(fact)
@@ -174,8 +176,12 @@ class InvocationState:
     def _open(self, fact: InvocationOpened, undo: Undo) -> None:
         if self.opening is not None:
             raise refused(Refusal.ALREADY_OPEN, f"invocation {self._name} is already open")
-        if isinstance(fact.input, (ContinuationOpening, HandoffOpening)):
+        if isinstance(fact.input, HandoffOpening):
             raise self._unsupported(f"an opening of kind {fact.input.kind}")
+        if isinstance(fact.input, ContinuationOpening):
+            objection = identity_objection(self.invocation, fact.input.claim.source.invocation)
+            if objection is not None:
+                raise refused(Refusal.CLAIM, objection)
         self.opening = fact.input
         undo.append(lambda: setattr(self, "opening", None))
 

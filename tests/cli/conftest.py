@@ -10,6 +10,8 @@ import pytest
 
 from maka_trio.cli.main import main
 from tests.cli.cli_child import Here, Outcome, environment
+from tests.log.conftest import two_sessions as two_sessions
+from tests.log.conftest import two_sessions_template as two_sessions_template
 
 
 @pytest.fixture

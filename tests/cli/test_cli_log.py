@@ -298,7 +298,7 @@ async def test_a_lawful_log_verifies(here: Here, tmp_path: Path) -> None:
     assert "lawful" in shown.out
     assert "4 events" in shown.out
     lines = here("verify", path, "--json", "--session", "shop")
-    assert (lines.status, json.loads(lines.out)) == (0, {"events": 2, "violations": 0})
+    assert (lines.status, json.loads(lines.out)) == (0, {"events": 2, "deleted": 0, "violations": 0})
 
 
 async def test_a_changed_event_breaks_the_chain_and_is_found(here: Here, tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ async def test_a_changed_event_breaks_the_chain_and_is_found(here: Here, tmp_pat
     *violations, summary = map(json.loads, lines.out.splitlines())
     assert lines.status == 1
     assert {violation["law"] for violation in violations} == {9}
-    assert summary == {"events": 4, "violations": len(violations)}
+    assert summary == {"events": 4, "deleted": 0, "violations": len(violations)}
 
 
 async def test_a_removed_end_breaks_the_laws(here: Here, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from maka_trio.facts.identity import Invocation
 from maka_trio.facts.message import ContentOutput, ErrorOutput, JsonOutput, MediaContent, TextContent, TextOutput
 
 DIGEST = "sha256:" + "0" * 64
+DIGESTS = (DIGEST, DIGEST)
 RUN = Invocation("shop", "turn", "run", "invocation")
 STEP = model.ModelStep((), model.FinishReason.STOP, model.ModelUsage(input_tokens=7, output_tokens=2))
 IDENTITY = facts.ToolCallIdentity.provider("step", "call")
@@ -42,6 +43,9 @@ def printed(events: Iterable[StoredEvent], session: str | None = None) -> list[s
         printer.push(event)
     printer.finish()
     return stream.getvalue().splitlines()
+
+
+BOUNDARY = facts.RunBoundary(Invocation("session", "turn", "run-7", "invocation"), 9, DIGEST)
 
 
 def opened(text: str = "How many?") -> facts.InvocationOpened:
@@ -118,6 +122,10 @@ def every_fact() -> list[tuple[Fact, str]]:
         (opened(), 'asked "How many?"'),
         (facts.InvocationOpened(facts.CodeOpening("print(1)")), 'program "print(1)"'),
         (facts.InvocationOpened(facts.ContextCompactOpening("f")), "opened by context_compact"),
+        (
+            facts.InvocationOpened(facts.ContinuationOpening(facts.ContinuationClaim.of(BOUNDARY), DIGEST)),
+            "goes on from run run-7, which ended at 9",
+        ),
         (REQUESTED, "asks model model-x"),
         (said(model.ToolCallReady(model.ModelToolCall("c", "grep", {"a": 1}))), 'calls grep {"a": 1}'),
         (said(model.ProviderToolResult("c", "search", [1], is_error=True)), "provider's search gave error [1]"),
@@ -155,6 +163,15 @@ def every_fact() -> list[tuple[Fact, str]]:
         (facts.ExecutorObserved({"x": 1}), 'foreign agent: {"x": 1}'),
         (facts.ExecutorCompleted("done"), 'foreign agent answers "done"'),
         (facts.MessageImported("elsewhere", {}), "message imported from elsewhere"),
+        (
+            facts.BodyDeleted("model_completed", 812, *DIGESTS, model_id="model-y", usage=model.ModelUsage(7, 2)),
+            "deleted: model_completed (model-y, 7 tokens in, 2 out), 812 bytes",
+        ),
+        (
+            facts.BodyDeleted("tool_rejected", 90, *DIGESTS, operation_id="s:c", name="grep", outcome="cancelled"),
+            "deleted: tool_rejected (grep cancelled), 90 bytes",
+        ),
+        (facts.BodyDeleted("invocation_opened", 90, *DIGESTS), "deleted: invocation_opened, 90 bytes"),
         (facts.InvocationEnded(facts.Completed()), "ended: completed"),
         (facts.InvocationEnded(facts.Cancelled()), "ended: cancelled (runtime_cancellation)"),
         (facts.InvocationEnded(failed), "ended: failed, model_provider: gone"),
@@ -172,6 +189,20 @@ def test_every_fact_is_said_in_words(fact: Fact, words: str) -> None:
 def test_no_kind_of_fact_is_without_words() -> None:
     """A new kind must be added above, where its words are checked."""
     assert {fact.kind for fact, _ in every_fact()} == {kind.kind for kind in get_args(Fact)}
+
+
+def test_what_was_streamed_and_deleted_is_one_line_a_run() -> None:
+    """However much it was; other stubs stand for themselves, as deep as what they stand for."""
+    gone = facts.BodyDeleted("model_observed", 90, *DIGESTS)
+    asked = facts.BodyDeleted("model_requested", 90, *DIGESTS, model_id="m")
+    lines = printed(stored([asked, gone, gone, gone, asked, gone]), session="shop")
+    assert [line.partition("· deleted: ")[2] for line in lines[1:]] == [
+        "model_requested (m), 90 bytes",
+        "3 of what was streamed",
+        "model_requested (m), 90 bytes",
+        "1 of what was streamed",
+    ]
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2-4", "5", "6"]
 
 
 def test_a_settlement_is_shown_with_the_name_of_its_tool() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
+import attrs
 import pytest
 
 from maka_trio import facts, limits
@@ -80,8 +81,13 @@ def test_the_operation_of_a_provider_call_is_its_step_and_its_id() -> None:
 
 # --- digests ----------------------------------------------------------------------------------------------
 
+END = facts.RunBoundary(facts.Invocation.new("session"), 3, DIGEST)
+
 DIGESTS: dict[str, Callable[[str], object]] = {
-    "continuation": lambda text: facts.ContinuationOpening({}, text),
+    "continuation": lambda text: facts.ContinuationOpening(facts.ContinuationClaim.of(END), text),
+    "boundary": lambda text: facts.RunBoundary(END.invocation, 1, text),
+    "base": lambda text: facts.ContinuationClaim.of(END, base_digest=text),
+    "replay": lambda text: facts.ContinuationClaim.of(END, replay_digest=text),
     "source": lambda text: facts.ModelRequested("s", "m", facts.Root(), 0, text, DIGEST, DIGEST),
     "input": lambda text: facts.ModelRequested("s", "m", facts.Root(), 0, DIGEST, text, DIGEST),
     "route": lambda text: facts.ModelRequested("s", "m", facts.Root(), 0, DIGEST, DIGEST, text),
@@ -102,6 +108,22 @@ def test_a_digest_is_sha256_and_64_lower_case_digits(make: Callable[[str], objec
     make(DIGEST)
     with pytest.raises(InvalidInput, match="64 hexadecimal"):
         make(text)
+
+
+def test_the_base_of_a_claim_is_the_lineage_of_its_source() -> None:
+    """Up to where the source ends, and no other run's."""
+    claim = facts.ContinuationClaim.of(END)
+    assert claim.base.scope == facts.Lineage("session", END.invocation.run_id)
+    for changed in ({"high_water": 4}, {"scope": facts.Lineage("session", "another")}):
+        with pytest.raises(InvalidInput, match="lineage of its source"):
+            facts.ContinuationClaim(END, attrs.evolve(claim.base, **changed), DIGEST)
+
+
+@pytest.mark.parametrize("high_water", [0, -1, True, 1.0, "1", 2**63])
+def test_a_boundary_names_an_event(high_water: Any) -> None:
+    """Its high water is a sequence of the log."""
+    with pytest.raises(InvalidInput, match="high_water"):
+        facts.RunBoundary(END.invocation, high_water, DIGEST)
 
 
 # --- texts ------------------------------------------------------------------------------------------------
@@ -347,7 +369,7 @@ def test_an_input_schema_is_an_object_or_a_bool(schema: Any) -> None:
 def test_each_fact_knows_its_kind() -> None:
     """The class name in snake case; no two share one."""
     kinds = [cls.kind for cls in get_args(Fact)]
-    assert len(set(kinds)) == len(kinds) == 17
+    assert len(set(kinds)) == len(kinds) == 18
     for cls in get_args(Fact):
         words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in cls.__name__)
         assert cls.kind == words[1:]

@@ -14,6 +14,7 @@ from maka_trio.facts.message import (
     AssistantMessage,
     ErrorOutput,
     JsonOutput,
+    MediaContent,
     SystemMessage,
     TextContent,
     TextOutput,
@@ -21,8 +22,9 @@ from maka_trio.facts.message import (
     UserMessage,
 )
 from maka_trio.facts.opening import InvocationConfiguration
-from maka_trio.history import NOTICE_OPERATIONS, OUTCOME_UNKNOWN_TEXT, History
+from maka_trio.history import History
 from maka_trio.request import input_digest
+from maka_trio.tellings import NOTICE_OPERATIONS, OUTCOME_UNKNOWN_TEXT
 
 ROUTE = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
@@ -281,3 +283,24 @@ def test_json_results_are_json_for_the_model() -> None:
     outcome = facts.Succeeded(facts.RawResult(1, DIGEST), JsonOutput({"a": 1}))
     story = Story().open().step(call("1")).tell(dispatched("1"), settled("1", outcome))
     assert story.messages()[-1].output == JsonOutput({"a": 1})
+
+
+def test_prompts_of_one_conversation_begin_with_the_same_objects() -> None:
+    """The system message too, so that an adapter knows again what it has encoded; a changed one is another."""
+    story = Story().open(system="be brief").step(text("one"))
+    first = story.messages()
+    longer = story.step(text("two"), step_id="later").messages()
+    assert all(one is other for one, other in zip(first, longer, strict=False))
+    assert longer.continues(first)  # type: ignore[attr-defined]
+    changed = story.end().open(system="be brief again").messages()
+    assert not changed.continues(longer)  # type: ignore[attr-defined]
+
+
+def test_history_says_whether_it_holds_media() -> None:
+    """In what the user said or a tool answered; most conversations need no look at their messages."""
+    story = Story().open().step(text("one"))
+    assert not story.history.holds_media
+    picture = MediaContent("image/png", url="http://x/y.png")
+    content = facts.MessageInput("look", parts=(TextContent("look"), picture))
+    story.end().tell(facts.InvocationOpened(facts.MessageOpening(content)))
+    assert story.history.holds_media

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 import pytest
 
+from maka_trio import laws
 from maka_trio.facts import (
     Cancelled,
     Completed,
@@ -472,6 +473,15 @@ def test_every_law_has_a_sentence_and_a_broken_log() -> None:
     """No law is without a test of its own."""
     assert sorted(LAWS) == list(range(1, 10))
     assert {int(breaks.__name__.split("_")[1]) for breaks in BROKEN} == set(LAWS)
+
+
+@pytest.mark.parametrize("breaks", BROKEN, ids=lambda breaks: breaks.__name__)
+def test_a_fact_is_spared_only_laws_that_say_nothing_of_it(breaks: Breaks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which facts a law is about is written down beside it; shown every fact, it finds the same."""
+    expected = list(check(breaks()))
+    monkeypatch.setattr(laws, "_LAWS_OF", {})
+    monkeypatch.setattr(laws, "_LAWS_OF_ANY", tuple((number, law) for number, law, _ in laws._LAWS))
+    assert list(check(breaks())) == expected
 
 
 def test_a_changed_event_breaks_the_digest_of_the_log() -> None:

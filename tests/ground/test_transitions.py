@@ -15,6 +15,7 @@ from maka_trio.facts import (
     ContextCheckpoint,
     ContextCheckpointRecorded,
     ContextCompactFinished,
+    ContinuationClaim,
     ContinuationOpening,
     ExecutorCompleted,
     ExecutorObserved,
@@ -32,6 +33,7 @@ from maka_trio.facts import (
     PartStarted,
     ProviderToolResult,
     ResponseMetadata,
+    RunBoundary,
     Session,
     SourceCited,
     Standalone,
@@ -44,7 +46,7 @@ from maka_trio.facts import (
     UrlSource,
 )
 from maka_trio.facts.context import CheckpointMode
-from maka_trio.transitions import InvocationState, Refusal, Residue, Undo, check_summary_source
+from maka_trio.transitions import InvocationState, Refusal, Residue, Undo, check_source
 from tests.log.log_story import (
     CANCELLED,
     COMPACTION,
@@ -76,7 +78,13 @@ RETRYABLE = InterruptionStatus.RETRYABLE_FAILURE
 OPTIONS = {"anthropic": {"signature": "x"}}
 REMOTE = call("r1", "search", remote=True)
 TOOL_RESULT = ProviderToolResult("r1", "search", "found")
-CONTINUATION = ContinuationOpening({}, DIGEST)
+
+
+def continuing(session: str = "session") -> ContinuationOpening:
+    """A continuation of a run of that session."""
+    return ContinuationOpening(ContinuationClaim.of(RunBoundary(Invocation.new(session), 3, DIGEST)), DIGEST)
+
+
 CHECKPOINT = ContextCheckpointRecorded(ContextCheckpoint(CheckpointMode.STANDALONE, 1, DIGEST, "summary", "s1"))
 
 
@@ -113,7 +121,7 @@ REFUSED: dict[str, tuple[list[Fact], Fact, Refusal]] = {
     "a fact after the end": ([opened(), COMPLETED], requested(), R.SEALED),
     "a second end": ([opened(), COMPLETED], FAILED, R.SEALED),
     "an opening after the end": ([opened(), COMPLETED], opened(), R.SEALED),
-    "a continuation, which is not supported yet": ([], opened(CONTINUATION), R.UNSUPPORTED),
+    "a continuation of another session's run": ([], opened(continuing("other")), R.CLAIM),
     "a handoff, which is not supported yet": ([], opened(HandoffOpening({}, {})), R.UNSUPPORTED),
     "a pause, which is not supported yet": ([opened()], InvocationEnded(HandoffPaused({})), R.UNSUPPORTED),
     "a checkpoint, which is not supported yet": ([opened()], CHECKPOINT, R.UNSUPPORTED),
@@ -386,6 +394,7 @@ ADMITTED: dict[str, list[Fact]] = {
     "a notification of a live cell": running_cell(notified(), notified()),
     "a message between steps": [opened(), requested(), completed(), steered(), requested("s2")],
     "a message before the first step": [opened(), steered()],
+    "a continuation, and a message into it": [opened(continuing()), steered(), requested(), completed(), COMPLETED],
     "a message beside a private summary": [opened(), requested("s1", SUMMARY), steered()],
     "a summary beside a step": [opened(), requested("s1"), requested("s2", SUMMARY), completed("s2"), completed("s1")],
     "a compaction": [opened(COMPACTION), requested("s1", SUMMARY), completed("s1"), compaction_ended(Unchanged("no"))],
@@ -416,7 +425,7 @@ def test_rule_admits(name: str) -> None:
 
 def test_every_rule_is_tested() -> None:
     """Each reason that an invocation by itself can give has a case above."""
-    elsewhere = {R.SESSION_OPEN, R.IDENTITY, R.SOURCE, R.MESSAGE_REUSED}
+    elsewhere = {R.SESSION_OPEN, R.IDENTITY, R.SOURCE, R.MESSAGE_REUSED, R.UNSAFE}
     assert set(Refusal) - elsewhere == {reason for _, _, reason in REFUSED.values()}
 
 
@@ -525,7 +534,7 @@ def summary(**changes: Any) -> ModelRequested:
 @pytest.mark.parametrize("changes", [{}, {"effective_source_digest": DIGEST}])
 def test_summary_of_the_session_as_it_stands(changes: dict[str, Any]) -> None:
     """A summary request that names the session's own end is right."""
-    check_summary_source(summary(**changes), "session", 7, DIGEST)
+    check_source(summary(**changes), Session("session"), 7, DIGEST)
 
 
 @pytest.mark.parametrize(
@@ -541,5 +550,5 @@ def test_summary_of_the_session_as_it_stands(changes: dict[str, Any]) -> None:
 def test_summary_of_anything_else(changes: dict[str, Any]) -> None:
     """A summary request that names another source than the log computes is refused."""
     with pytest.raises(CommitRejected) as caught:
-        check_summary_source(summary(**changes), "session", 7, DIGEST)
+        check_source(summary(**changes), Session("session"), 7, DIGEST)
     assert R.SOURCE.value == caught.value.reason

@@ -15,6 +15,7 @@ from maka_trio import limits
 from maka_trio.errors import CommitRejected
 from maka_trio.facts import Invocation, RuntimeEvent, StoredEvent
 from maka_trio.log import EventLog, Follower
+from maka_trio.log.follow import Hub
 from tests.log.log_story import COMPLETED, event, observed, opened, requested
 
 
@@ -167,6 +168,24 @@ async def test_refused_and_repeated_commits_wake_nobody(log: EventLog) -> None:
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert len(seen) == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_what_was_read_already_is_not_handed_over_again() -> None:
+    """The file knows of a commit a moment before those who follow are told of it."""
+    events = [StoredEvent(number, event(Invocation.new("session"), observed())) for number in (1, 2, 3)]
+
+    async def read(session_id: str | None, after: int) -> tuple[list[StoredEvent], bool]:
+        await trio.lowlevel.checkpoint()
+        return events, False
+
+    hub = Hub()
+    follower = Follower(hub, read, 0, None)
+    seen = [await follower.__anext__()]
+    for one in events:
+        follower.offer(one, 1)
+    hub.close()
+    seen += [one async for one in follower]
+    assert seen == events
 
 
 async def test_many_followers(log: EventLog) -> None:

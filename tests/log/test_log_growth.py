@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from maka_trio import limits
 from maka_trio.facts import Invocation, Session
 from maka_trio.log import queries, schema
 from maka_trio.log.store import Store
@@ -97,6 +98,18 @@ def test_append_costs_the_same_in_a_long_invocation() -> None:
     costs = [cost(store, lambda: put(store, event(invocation, observed()))) for _ in range(300)]
     assert sorted(costs)[len(costs) // 2] == first
     assert max(costs) < 2 * first  # one in 256 also leaves a mark
+
+
+def test_a_step_of_a_deletion_costs_the_same_at_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many bodies take the same work in a young log and in an old one, at its end and at its beginning."""
+    monkeypatch.setattr(limits, "DELETION_EVENTS", 40)
+    young, old = young_and_old()
+    for store in (young, old):
+        store.retire("mine")
+        store.begin_deletion("mine")
+    first = cost(young, lambda: young.delete_some("mine"))
+    for _ in range(90):
+        assert cost(old, lambda: old.delete_some("mine")) < 1.3 * first
 
 
 def test_refusal_costs_the_same_at_any_age() -> None:

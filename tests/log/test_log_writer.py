@@ -75,6 +75,34 @@ async def test_queue_is_one_transaction(gated: GatedStore) -> None:
     assert len(gated.begun) <= 2 or gated.begun[-1] > 1
 
 
+async def test_what_is_submitted_in_one_pass_is_one_transaction(gated: GatedStore) -> None:
+    """The writer, however fast, is not handed a part of what the tasks that can run now are about to submit."""
+    gated.opened.set()
+    writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]
+    answers: dict[int, Any] = {}
+    for begun in range(20):
+        async with trio.open_nursery() as nursery:
+            for number in range(10 * begun, 10 * begun + 10):
+                nursery.start_soon(answer, answers, number, lambda number=number: writer.append(ticket(number)))
+    await writer.aclose()
+    assert gated.begun == [10] * 20
+
+
+async def test_closing_hands_over_what_the_pass_has_not(gated: GatedStore) -> None:
+    """An append that was submitted in the pass in which the writer is closed is written."""
+    gated.opened.set()
+    writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]
+    answers: dict[int, Any] = {}
+    async with trio.open_nursery() as nursery:
+        trio.lowlevel.remove_instrument(writer._pass)  # as if the pass went on
+        nursery.start_soon(answer, answers, 0, lambda: writer.append(ticket(0)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == {}
+        trio.lowlevel.add_instrument(writer._pass)
+        await writer.aclose()
+    assert answers == {0: [1]}
+
+
 async def test_transaction_is_bounded(gated: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction takes no more events or bytes than its limits, and at least one append."""
     writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]

@@ -153,7 +153,7 @@ async def test_a_malformed_head_is_an_adapter_error(server: RawServer) -> None:
 
 async def test_html_is_an_adapter_error_that_says_what_came(server: RawServer) -> None:
     """Status, content type and the beginning of the page; bounded, escaped, never retried."""
-    page = b"<!doctype html>\x1b[31m<title>x</title>" + b"y" * 100_000
+    page = b"<!doctype html>\x1b[31m<title>x</title>" + b"y" * 20_000
     failure = await fail(server, saying(answer(page, b"content-type: text/html; charset=utf-8\r\n")))
     assert isinstance(failure, AdapterError)
     assert failure.status == 200

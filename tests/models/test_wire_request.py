@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maka_trio.errors import InvalidInput
-from maka_trio.models.wire_request import check_request, request_headers
+from maka_trio.models.wire_request import Post, request_headers
 from maka_trio.protocol.adapter import EncodedRequest
 
 
@@ -88,5 +88,5 @@ def test_whatever_is_given_is_carried_or_refused(given_headers: list[tuple[str, 
 def test_a_url_that_cannot_be_asked_is_refused(url: str) -> None:
     """Without quoting it: it may hold a key."""
     with pytest.raises(InvalidInput, match="base_url") as caught:
-        check_request(EncodedRequest(url, (), b""), {})
+        Post.of(EncodedRequest(url, (), b""), {})
     assert url not in str(caught.value)

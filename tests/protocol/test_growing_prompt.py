@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import attrs
 import pytest
 
 from maka_trio.dialect import Dialect
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.message import Message, PromptMessage, TextOutput
-from maka_trio.facts.model import ModelToolCall, TextKind, TextPart, ToolCallPart
-from maka_trio.protocol import chat_messages
+from maka_trio.facts.json_value import JsonObject
+from maka_trio.facts.message import AssistantMessage, Message, PromptMessage, SystemMessage, TextOutput
+from maka_trio.facts.model import ModelToolCall, TextKind, TextPart, ToolCallPart, ToolResultPart
+from maka_trio.protocol import anthropic_messages, chat_messages, openai_responses_items
 from maka_trio.protocol.openai_chat import ChatCompletions
-from maka_trio.request import ApiKey, ModelRequest, PromptMemo, ProviderConfig, ProviderKind
+from maka_trio.protocol.registry import adapter_for
+from maka_trio.request import ApiKey, GrowingPrompt, ModelRequest, PromptMemo, ProviderConfig, ProviderKind
 
 VENDOR = ProviderConfig(ProviderKind.OPENAI_CHAT_COMPLETIONS, "m", "http://x/v1", ApiKey("k"))
 
@@ -95,6 +99,122 @@ def test_a_prompt_that_cannot_be_encoded_leaves_nothing_behind() -> None:
     with pytest.raises(InvalidInput):
         body(prompt[:7], memo)
     assert body(prompt, memo) == body(prompt)
+
+
+# --- the other protocols ---------------------------------------------------------------------------------
+
+ANTHROPIC = ProviderConfig(ProviderKind.ANTHROPIC, "m", "http://x", ApiKey("k"))
+RESPONSES = ProviderConfig(ProviderKind.OPENAI_RESPONSES, "m", "http://x", ApiKey("k"))
+SIGNED: JsonObject = {
+    "anthropic": {"signature": "s"},
+    "openai": {"item_id": "r", "carrier": "summary", "sealed": True, "encrypted_content": "e"},
+}
+
+
+def spoken(steps: int, *, hosted_at: int = -1) -> list[PromptMessage]:
+    """A conversation with thoughts, text between calls and answers, system text in its middle, and paused turns."""
+    said: list[PromptMessage] = [Message.system("be brief"), Message.user("go on")]
+    for number in range(steps):
+        thought = TextPart(TextKind.THINKING, f"hm {number}", SIGNED)
+        call = ToolCallPart(ModelToolCall("call", "echo", {"value": number}))
+        said += [Message.assistant([thought, TextPart(TextKind.TEXT, f"step {number} "), call])]
+        said += [Message.user("meanwhile")] if number % 4 == 1 else []
+        said += [Message.tool("call", "echo", TextOutput(f"result {number}"))]
+        if number == hosted_at:
+            done = ModelToolCall("h", "web_search", {}, {"anthropic": {"block": {"type": "server_tool_use"}}}, True)
+            said += [Message.assistant([ToolCallPart(done), ToolResultPart("h", "web_search", {"status": "deferred"})])]
+        match number % 3:
+            case 0:
+                said += [Message.user(f"and {number}"), Message.user("and")]
+            case 1:
+                said += [Message.assistant([TextPart(TextKind.TEXT, "wait \n")]), Message.assistant([thought])]
+            case 2:
+                said += [Message.system("be briefer")]
+    return said
+
+
+def whole_prompts(said: list[PromptMessage]) -> list[list[PromptMessage]]:
+    """The beginnings of a conversation that leave no call open."""
+    ends = [
+        end
+        for end in range(2, len(said) + 1)
+        if sum(len(_local(message)) for message in said[:end]) == sum(message.role == "tool" for message in said[:end])
+    ]
+    return [said[:end] for end in ends]
+
+
+def _local(message: PromptMessage) -> list[ToolCallPart]:
+    parts = message.parts if isinstance(message, AssistantMessage) else ()
+    return [part for part in parts if isinstance(part, ToolCallPart) and not part.call.provider_executed]
+
+
+def encoded(provider: ProviderConfig, prompt: list[PromptMessage], memo: PromptMemo, **options: object) -> bytes:
+    key = "anthropic" if provider is ANTHROPIC else "openai"
+    request = ModelRequest(provider, prompt, provider_options={key: options}, memo=memo)  # type: ignore[dict-item]
+    return adapter_for(provider).encode(request).body
+
+
+@pytest.mark.parametrize("hosted_at", [-1, 0, 3])
+@pytest.mark.parametrize(
+    ("provider", "options"),
+    [
+        (ANTHROPIC, {}),
+        (ANTHROPIC, {"cache": "5m"}),
+        (RESPONSES, {}),
+        (RESPONSES, {"store": True, "system_role": "instructions"}),
+        (RESPONSES, {"system_role": "developer", "replay_reasoning": "never"}),
+    ],
+)
+def test_each_body_of_the_other_protocols_is_what_it_is_without_a_memo(
+    provider: ProviderConfig, options: dict[str, object], hosted_at: int
+) -> None:
+    """Wherever the prompt is cut: the end of it, which what follows may still change, is encoded anew."""
+    memo = PromptMemo()
+    for prompt in whole_prompts(spoken(8, hosted_at=hosted_at)):
+        assert encoded(provider, prompt, memo, **options) == encoded(provider, prompt, PromptMemo(), **options)
+
+
+@pytest.mark.parametrize(("provider", "module"), [(ANTHROPIC, anthropic_messages), (RESPONSES, openai_responses_items)])
+def test_the_other_protocols_take_each_message_once(
+    provider: ProviderConfig, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the prompt it stands in is sent; unless the provider itself executed something in it."""
+    seen: list[int] = []
+    original = module.turns
+
+    def counting(prompt: list[PromptMessage], **settings: object) -> object:
+        seen.append(len(prompt))
+        return original(prompt, **settings)
+
+    monkeypatch.setattr(module, "turns", counting)
+    memo, prompt = PromptMemo(), spoken(3)
+    for end in (2, 4, 4, 6):
+        encoded(provider, prompt[:end], memo)
+    assert sum(seen) == 6 - (provider is RESPONSES)  # where the system message is said elsewhere
+    seen.clear()
+    hosted = spoken(3, hosted_at=0)
+    for end in (5, 5):
+        encoded(provider, hosted[:end], memo)
+    assert sum(seen) >= 2 * 4
+
+
+# --- prompts of one conversation -------------------------------------------------------------------------
+
+
+def test_a_growing_prompt_is_known_by_its_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not compared message by message, and one of another conversation is."""
+    memo, said, system = PromptMemo(), conversation(4)[1:], SystemMessage("be brief")
+    growing = said[:4]
+    memo.keep("settings", GrowingPrompt.of(system, growing), "encoded")
+    growing += said[4:]
+    longer = GrowingPrompt.of(system, growing)
+    assert longer == (system, *said)
+    assert memo.take("settings", longer) == (5, "encoded")
+    for other in (GrowingPrompt.of(SystemMessage("be brief"), growing), GrowingPrompt.of(None, growing)):
+        memo.keep("settings", longer, "encoded")
+        assert memo.take("settings", other) == (0, None)
+    memo.keep("settings", GrowingPrompt.of(system, growing[:4]), "encoded")
+    assert memo.take("settings", longer) == (5, "encoded")  # the same objects after all
 
 
 def test_a_memo_is_no_part_of_a_request() -> None:

@@ -121,23 +121,29 @@ def test_cancelled_at_many_steps_the_engine_keeps_the_laws(scenario: object) -> 
     assert 25 < exploration.points.total() <= 50
 
 
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
+"""Processes of one exploration. Where tests themselves run side by side, more would only stand in their way."""
+
+SCHEDULES = [
+    # Fifty in all, in parts that may run side by side.
+    *((cancelled_caller, range(first, first + 10)) for first in range(1, 51, 10)),
+    (cancelled_run, range(1, 9)),
+    (cancelled_engine, range(1, 9)),
+    (cancelled_turn_after_turn, range(1, 3)),
+    (cancelled_stream, range(1, 21)),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scenario", "seeds"),
-    [
-        (cancelled_caller, 50),
-        (cancelled_run, 8),
-        (cancelled_engine, 8),
-        (cancelled_turn_after_turn, 2),
-        (cancelled_stream, 20),
-    ],
+    ("scenario", "seeds"), SCHEDULES, ids=[f"{scenario.__name__}-{seeds[0]}" for scenario, seeds in SCHEDULES]
 )
-def test_cancelled_at_every_step_of_many_schedules(scenario: object, seeds: int) -> None:
+def test_cancelled_at_every_step_of_many_schedules(scenario: object, seeds: range) -> None:
     """All points of fifty orders of the same tasks, and of some with the other ways to end a run."""
-    exploration = explore(scenario, seeds=range(1, seeds + 1), jobs=os.cpu_count() or 1)  # type: ignore[arg-type]
+    exploration = explore(scenario, seeds=seeds, jobs=JOBS)  # type: ignore[arg-type]
     exploration.raise_for_violations()
     assert exploration.complete
-    assert exploration.points.total() > 25 * seeds
+    assert exploration.points.total() > 25 * len(seeds)
 
 
 @pytest.mark.slow
@@ -200,7 +206,7 @@ def test_a_process_killed_at_a_commit_leaves_what_the_model_says() -> None:
 @pytest.mark.slow
 def test_killed_at_every_commit_the_next_process_goes_on() -> None:
     """Before, during and after each of them."""
-    exploration = crash_everywhere(one_turn, another_turn, kill=True, jobs=os.cpu_count() or 1)
+    exploration = crash_everywhere(one_turn, another_turn, kill=True, jobs=JOBS)
     exploration.raise_for_violations()
     assert dispatches(exploration) == 3 * 3
 
@@ -229,7 +235,7 @@ def test_whatever_a_socket_does_the_log_stays_lawful() -> None:
 @pytest.mark.slow
 def test_whatever_fails_in_some_schedules_the_log_stays_lawful() -> None:
     """All fault points, in two orders of the same tasks."""
-    exploration = fault_everywhere(one_turn, another_turn, seeds=range(1, 3), jobs=os.cpu_count() or 1)
+    exploration = fault_everywhere(one_turn, another_turn, seeds=range(1, 3), jobs=JOBS)
     exploration.raise_for_violations()
     assert exploration.complete
 

@@ -6,6 +6,8 @@ from typing import assert_type
 
 from maka_trio import (
     ApiKey,
+    ContinuationCheck,
+    ContinuationWork,
     Engine,
     EventLog,
     Invocation,
@@ -15,6 +17,7 @@ from maka_trio import (
     ModelRequest,
     ProviderConfig,
     ProviderKind,
+    RunBoundary,
     RunInput,
     RunningInvocation,
     StepBuilder,
@@ -58,6 +61,11 @@ async def application(path: str) -> None:
         assert_type(prefix.project_invocation("x").terminal, facts.InvocationOutcome | None)
         result: facts.JSON = await log.resolve_tool_result("session", "event")
         print(result)
+        source = await log.boundary("session", prefix.events[0].event.invocation.run_id)
+        assert_type(source, RunBoundary)
+        again = RunInput(Invocation.new("session"), provider, ContinuationWork(source, tools=catalog, max_steps=3))
+        assert_type(await engine.check_continuation(again), ContinuationCheck)
+        assert_type(await engine.run(again), Invocation)
 
 
 async def model_only(models: ModelExecutor, provider: ProviderConfig) -> facts.ModelStep:

@@ -1,0 +1,131 @@
+"""Streamed text read by its short way is what the converter makes of the same bytes, or is left to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maka_trio.errors import AdapterError, InvalidInput
+from maka_trio.facts import ModelObserved, PartDelta, PartFinished, PartStarted
+from maka_trio.facts.codec import decode, decode_fact, encode_fact
+from maka_trio.facts.event import Fact
+from maka_trio.facts.streamed import StreamedText, short_observation
+from maka_trio.steps import StepBuilder
+from tests import strategies
+
+BODY = encode_fact(ModelObserved("step", PartDelta("part", 'say "hi" \u00e9\U0001f600\n')))
+
+
+def either_way(body: bytes) -> tuple[object, object]:
+    """The fact by `decode_fact` and by the converter alone; the class of the error where there is none."""
+
+    def tried(read: Any) -> object:
+        try:
+            return read()
+        except InvalidInput:
+            return InvalidInput
+
+    return tried(lambda: decode_fact(body)), tried(lambda: decode(body, Fact, what="fact"))
+
+
+@given(strategies.IDS, strategies.IDS, strategies.TEXT)
+def test_streamed_text_is_taken_by_the_short_way(step_id: str, part_id: str, text: str) -> None:
+    """Whatever the ids and the text are, escapes and all."""
+    fact = ModelObserved(step_id, PartDelta(part_id, text))
+    found = short_observation(encode_fact(fact))
+    assert isinstance(found, StreamedText)
+    assert (found.step_id, found.event.data.id, found.event.data.text, found.fact()) == (step_id, part_id, text, fact)
+
+
+@given(strategies.FACTS)
+def test_any_fact_is_the_same_either_way(fact: Fact) -> None:
+    """Nothing else is taken for streamed text."""
+    one, other = either_way(encode_fact(fact))
+    assert one == other == fact
+    assert type(one) is type(other)
+
+
+@given(st.data())
+def test_changed_bytes_are_the_same_either_way(data: st.DataObject) -> None:
+    """A byte changed, put in or taken out: either both read the same fact, or both refuse."""
+    at = data.draw(st.integers(0, len(BODY) - 1))
+    put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"\xff", b"\\ud800"]))
+    one, other = either_way(BODY[:at] + put + BODY[at + data.draw(st.integers(0, 2)) :])
+    assert one == other
+
+
+DELTA: dict[str, Any] = {
+    "event": {"data": {"id": "part", "text": "text"}, "kind": "part_delta"},
+    "kind": "model_observed",
+    "step_id": "step",
+}
+
+
+def changed(*at: str, value: object) -> bytes:
+    delta = json.loads(json.dumps(DELTA))
+    holder = delta
+    for key in at[:-1]:
+        holder = holder[key]
+    holder[at[-1]] = value
+    return json.dumps(delta, separators=(",", ":")).encode()
+
+
+OTHERS: dict[str, bytes] = {
+    "no step id": changed("step_id", value=""),
+    "a long step id": changed("step_id", value="s" * 5000),
+    "a step id of many bytes": changed("step_id", value="\U0001f600" * 1025),
+    "as many as may be": changed("step_id", value="\U0001f600" * 1024),
+    "a number for a step": changed("step_id", value=1),
+    "a number for a text": changed("event", "data", "text", value=1),
+    "another field": changed("more", value=1),
+    "another field of the event": changed("event", "more", value=1),
+    "another field of the data": changed("event", "data", "more", value=1),
+    "options": changed("event", "data", "provider_options", value={"a": 1}),
+    "no options": changed("event", "data", "provider_options", value=None),
+    "another kind": changed("kind", value="model_completed"),
+    "another kind of event": changed("event", "kind", value="part_started"),
+    "a key twice": BODY.replace(b'"kind":"model_observed"', b'"kind":"x","kind":"model_observed"'),
+    "a key twice, the other way": BODY.replace(b'"step_id":', b'"step_id":1,"step_id":'),
+    "a text twice": BODY.replace(b'"text":', b'"text":"other","text":'),
+    "spaces": BODY.replace(b":", b": "),
+    "a second document": BODY + BODY,
+    "a lone surrogate": BODY.replace(b"say", b"\\ud83d"),
+    "no utf-8": BODY.replace(b"say", b"\xff\xfe"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_only_resembles_streamed_text_is_the_same_either_way(name: str) -> None:
+    """The short way takes nothing that the converter would refuse, and refuses nothing itself."""
+    one, other = either_way(OTHERS[name])
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[], [PartStarted("p")], [PartStarted("p"), PartFinished("p")], [PartDelta("p", "void")]],
+    ids=["nothing", "an open part", "a closed part", "a fault"],
+)
+def test_a_builder_takes_text_as_it_takes_the_event(before: list[Any]) -> None:
+    """The same parts, or the same refusal in the same words."""
+
+    def tell(push: Any) -> object:
+        builder = StepBuilder("step")
+        words = []
+        for event in before:
+            try:
+                builder.push(event)
+            except AdapterError as error:
+                words.append(str(error))
+        try:
+            push(builder)
+        except AdapterError as error:
+            words.append(str(error))
+        return words, builder._fault, [text.pieces for text in builder._texts.values()]
+
+    assert tell(lambda builder: builder.push_text("p", "x")) == tell(lambda builder: builder.push(PartDelta("p", "x")))
