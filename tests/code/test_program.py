@@ -71,12 +71,13 @@ async def test_a_cancelled_program_is_stopped_drained_and_sealed(tmp_path: Path)
     drained = []
 
     async def hold(value: Any, call: Any) -> None:
+        scope.cancel()
         with call.abort_scope():
             await trio.sleep_forever()
         drained.append(True)
 
     async with EventLog.open(tmp_path / "log") as log:
-        with trio.move_on_after(0.3) as scope:
+        with trio.CancelScope() as scope:
             await run(log, "import asyncio\nawait hold()", ToolCatalog([registration("hold", hold)]))
         assert scope.cancelled_caught
         assert drained == [True]

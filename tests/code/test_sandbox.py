@@ -292,9 +292,11 @@ async def test_a_cancel_stops_an_endless_loop_at_once() -> None:
 )
 async def test_a_cancel_reaches_a_program_wherever_it_waits(program: str) -> None:
     """In a call, several, a sleep or a helper."""
-    cancelled = []
+    expected = program.count("forever()") + program.count("wait()")
+    begun, cancelled = trio.Semaphore(0), []
 
     async def forever(arguments: Any = None) -> Any:
+        begun.release()
         try:
             await trio.sleep_forever()
         finally:
@@ -303,11 +305,20 @@ async def test_a_cancel_reaches_a_program_wherever_it_waits(program: str) -> Non
     async def wait() -> Any:
         return await forever()
 
-    with trio.move_on_after(0.2) as scope:
-        await run(program, tools={"forever": forever}, helpers={"wait": wait}, execution_seconds=60)
+    async def cancel_when_it_waits() -> None:
+        for _ in range(expected):
+            await begun.acquire()
+        if not expected:
+            await trio.sleep(0.2)  # nothing tells; wherever the program is, the cancel has to reach it
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_when_it_waits)
+            await run(program, tools={"forever": forever}, helpers={"wait": wait}, execution_seconds=60)
     assert scope.cancelled_caught
     assert workers() == []
-    assert len(cancelled) == program.count("forever()") + program.count("wait()")
+    assert len(cancelled) == expected
 
 
 async def test_a_cell_that_is_cancelled_before_it_begins_starts_nothing() -> None:

@@ -144,8 +144,15 @@ async def test_a_deadline_around_run_is_a_cancel(tmp_path: Path) -> None:
 
     async with scene(tmp_path, retry=RetryPolicy(base=600, longest=600)) as it:
         it.provider.fail(503)
-        with trio.move_on_after(0.3) as scope:
-            await it.engine.run(it.input())
+
+        async def pass_the_deadline() -> None:
+            await it.provider.wait_for_request()
+            scope.deadline = trio.current_time()
+
+        async with trio.open_nursery() as nursery:
+            with trio.move_on_after(60) as scope:
+                nursery.start_soon(pass_the_deadline)
+                await it.engine.run(it.input())
         assert scope.cancelled_caught
         await it.engine.wait_idle("session")
         assert len(it.provider.requests) == 1
