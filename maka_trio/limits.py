@@ -226,6 +226,10 @@ DELETION_EVENTS: Final = 256
 DELETION_BYTES: Final = MIB
 """What those events hold, their results and media included; a larger single event goes alone."""
 
+DELETION_STEPS_AT_OPENING: Final = 64
+"""Transactions by which opening a log goes on with a deletion that was cut off: nobody can cancel them. For the rest,
+delete the bodies of the session again."""
+
 DELETION_PAUSE_SECONDS: Final = 0.05
 """Between two attempts to empty the write-ahead log, which a reader of an older state prevents."""
 

@@ -229,8 +229,8 @@ class EventLog(Questions, EventSink):
         Messages, answers, tool inputs, results and media are gone from the file when this returns. Sequences, kinds,
         ids, times, sizes and digests stay, and of steps, tools and runs the model, the usage, the name and how they
         ended (`facts.BodyDeleted`). Ids stay taken, and other sessions go on meanwhile. Cancelled, or killed, it has
-        begun: the session's `bodies` say `deleting`, reading them is refused, and opening the log or calling this
-        again goes on with it. Deleting them again changes nothing.
+        begun: the session's `bodies` say `deleting`, and reading them is refused. Opening the log goes on with it for
+        `limits.DELETION_STEPS_AT_OPENING`, calling this again to the end. Deleting them again changes nothing.
 
         Returns:
             How many events lost their bodies now.

@@ -80,7 +80,7 @@ class Store:
             try:
                 store = cls(connection, lease)
                 check_end(lease, store.root.high_water)
-                store.finish_deletions()
+                store.go_on_with_deletions()
             except BaseException:
                 connection.close()
                 raise
@@ -314,12 +314,18 @@ class Store:
         """
         return self._finish_deletion(self._session(session_id).row)
 
-    def finish_deletions(self) -> None:
-        """Finish what an earlier owner began. Where that fails now, it is left as it is and told to who asks again."""
+    def go_on_with_deletions(self) -> None:
+        """Go on with what an earlier owner began, for a bounded number of steps.
+
+        What is left then, or fails now, is left as it is and told to who asks again.
+        """
+        left = limits.DELETION_STEPS_AT_OPENING
         with contextlib.suppress(MakaError):
             for session in deletion.unfinished(self.connection):
                 while self._delete_some(session):
-                    pass
+                    left -= 1
+                    if not left:
+                        return
                 self._finish_deletion(session)
 
     def _delete_some(self, session: int) -> int:

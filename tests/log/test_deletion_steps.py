@@ -289,6 +289,21 @@ def test_a_full_disk_does_not_keep_a_log_from_being_opened(path: Path, monkeypat
     assert state_of(path) == "deleted"
 
 
+async def test_opening_goes_on_for_a_bounded_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can cancel it there; who asks again deletes the rest."""
+    monkeypatch.setattr(limits, "DELETION_EVENTS", 1)
+    monkeypatch.setattr(limits, "DELETION_STEPS_AT_OPENING", 2)
+    store = Store.open(path)
+    store.begin_deletion(GONE)
+    store.close()
+    async with EventLog.open(path) as log:
+        assert await bodies(log) == "deleting"
+        assert len(stubs((await whole(log)).events)) == 2
+        assert await log.delete_bodies(GONE) > 0
+        assert await bodies(log) == "deleted"
+    assert (traces(path), violations(path)) == (0, [])
+
+
 async def test_a_backup_of_it_holds_stubs_too(path: Path, tmp_path: Path) -> None:
     """And no more than the log itself."""
     async with EventLog.open(path) as log:
