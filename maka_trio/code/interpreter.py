@@ -93,7 +93,8 @@ class _Turns:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[tuple[trio.lowlevel.Task, Callable[[], object]] | None] = queue.SimpleQueue()
         self._token = trio.lowlevel.current_trio_token()
-        trio.lowlevel.start_thread_soon(self._work, lambda ended: None, name="maka_trio program")
+        self._ending: trio.lowlevel.Task | None = None
+        trio.lowlevel.start_thread_soon(self._work, self._free, name="maka_trio program")
 
     async def take(self, call: Callable[[], T]) -> T:
         """Call it there. Not cancellable."""
@@ -101,9 +102,11 @@ class _Turns:
         result: T = await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
         return result
 
-    def end(self) -> None:
-        """No more turns are taken."""
+    async def end(self) -> None:
+        """No more turns are taken, and the thread is free for others. Not cancellable."""
+        self._ending = trio.lowlevel.current_task()
         self._queue.put(None)
+        await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
@@ -111,6 +114,11 @@ class _Turns:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(trio.lowlevel.reschedule, task, outcome.capture(call))
             del job, call  # whoever waits for the next one does not keep the last
+
+    def _free(self, ended: outcome.Outcome[None]) -> None:
+        assert self._ending is not None
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(trio.lowlevel.reschedule, self._ending)
 
 
 def _keep_waiting(_: object) -> trio.lowlevel.Abort:
@@ -151,7 +159,7 @@ class _Threaded:
         try:
             await turns.take(self._worker.close)  # a killed process ends by itself, and is not one that runs
         finally:
-            turns.end()
+            await turns.end()  # noqa: ASYNC102 - not cancellable, and the thread has nothing left to do
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()

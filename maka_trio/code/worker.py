@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any, Final, Literal
@@ -77,7 +78,7 @@ def require_interpreter() -> Any:
 
 
 class Worker:
-    """An interpreter for one program. Turns are taken one at a time, in any thread.
+    """An interpreter for one program. Made in one thread; turns are taken one at a time, in any.
 
     Args:
         limits: what the program may use.
@@ -88,6 +89,8 @@ class Worker:
         self._limits = limits
         self._write = write
         self._monty = require_interpreter()
+        # It looks for its program in these, and two threads that are the first to ask see them half made.
+        sysconfig.get_config_vars()
         self._stack = ExitStack()
         self._session: Any = None
         self._process: WorkerProcess | None = None

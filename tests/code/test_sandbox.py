@@ -404,9 +404,7 @@ async def main():
     functions = CellFunctions({{"forever": forever}})
     async with trio.open_nursery() as nursery:
         for program in ("while True: pass", "await forever()", "import re\\nre.sub('a', 'b', 'a' * 10_000_000)"):
-            nursery.start_soon(run_cell, program, functions, CellLimits(execution_seconds=1))
-        await trio.sleep(0.3)
-        print("ready", flush=True)
+            nursery.start_soon(run_cell, program, functions, CellLimits(execution_seconds=3))
 
 trio.run(main)
 """
@@ -415,20 +413,24 @@ trio.run(main)
 def test_a_host_that_is_killed_leaves_no_worker_beyond_its_time_limit() -> None:
     """One that waits ends at once; one that computes, at its limit, or at the kernel's on processor time."""
     root = str(Path(__file__).parents[2])
-    host = subprocess.Popen([sys.executable, "-c", HOST.format(root=root)], stdout=subprocess.PIPE, text=True)
-    assert host.stdout is not None
-    assert host.stdout.readline() == "ready\n"
-    children = [
-        int(pid) for task in Path(f"/proc/{host.pid}/task").iterdir() for pid in (task / "children").read_text().split()
-    ]
-    assert len(children) == 3
-    host.kill()
-    host.wait()
-    host.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", HOST.format(root=root)]) as host:
+        try:
+            children: list[int] = []
+            while len(children) < 3:
+                assert host.poll() is None
+                time.sleep(0.01)
+                children = _children(host.pid)
+        finally:
+            host.kill()
     deadline = time.monotonic() + 30  # two seconds of processor time, on a machine that others use too
     while (alive := [pid for pid in children if _runs(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive == []
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def _runs(pid: int) -> bool:
@@ -437,6 +439,25 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
+
+
+FIRST = """
+import sys, sysconfig, threading, trio
+sys.path.insert(0, {root!r})
+from maka_trio.code.sandbox import CellFunctions, run_cell
+from maka_trio.code.cell_limits import CellLimits
+
+asked, ask = [], sysconfig.get_config_vars
+sysconfig.get_config_vars = lambda *names: (asked.append(threading.current_thread()), ask(*names))[1]
+trio.run(run_cell, "1", CellFunctions(), CellLimits())
+assert asked[0] is threading.main_thread(), asked
+"""
+
+
+def test_the_first_programs_of_a_process_may_start_at_the_same_moment() -> None:
+    """What Python makes at the first question, and not safely, is made before there are threads that ask."""
+    root = str(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", FIRST.format(root=root)], check=True, timeout=60)
 
 
 # --- being an extra ---------------------------------------------------------------------------------------
