@@ -90,9 +90,7 @@ def hosted_tool(tool: JsonObject) -> dict[str, JSON]:
     Raises:
         InvalidInput: an id that is not a tool of this vendor, or one whose tool runs on the user's side.
     """
-    tool_id, args = tool.get("id"), tool.get("args", {})
-    if not isinstance(tool_id, str) or not isinstance(args, dict) or set(tool) - {"id", "args"}:
-        raise InvalidInput("a hosted tool is an object of id and args")
+    tool_id, args = options.hosted_tool_parts(tool)
     if _LOCAL.fullmatch(tool_id):
         raise InvalidInput(f"hosted tool {tool_id!r} runs locally; register a tool of its name instead")
     if tool_id == _MCP_TOOLSET:

@@ -112,9 +112,7 @@ def hosted_tool(tool: JsonObject) -> dict[str, JSON]:
     Raises:
         InvalidInput: an id that is not a tool of this vendor, or one whose tool runs on the user's side.
     """
-    tool_id, args = tool.get("id"), tool.get("args", {})
-    if not isinstance(tool_id, str) or not isinstance(args, dict) or set(tool) - {"id", "args"}:
-        raise InvalidInput("a hosted tool is an object of id and args")
+    tool_id, args = options.hosted_tool_parts(tool)
     kind = tool_id.removeprefix(_PREFIX)
     if kind in _LOCAL or (kind == "shell" and not isinstance(args.get("environment"), dict)):
         raise InvalidInput(f"hosted tool {tool_id!r} runs locally; register a tool instead")

@@ -128,3 +128,15 @@ def _is_json(value: Any) -> bool:
     except InvalidInput:
         return False
     return True
+
+
+def hosted_tool_parts(tool: JsonObject) -> tuple[str, JsonObject]:
+    """Id and arguments of a hosted tool as it is written in options, for any vendor.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    tool_id, args = tool.get("id"), tool.get("args", {})
+    if not isinstance(tool_id, str) or not isinstance(args, dict) or set(tool) - {"id", "args"}:
+        raise InvalidInput("a hosted tool is an object of id and args")
+    return tool_id, args
