@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -76,25 +76,27 @@ def fault_of(end: CellEnd) -> ProgramFault | None:
 
 def workers() -> list[int]:
     """The interpreters that are children of this process now."""
-    found = []
+    return [int(pid) for pid in _children() if _told(Path("/proc") / pid / "comm").strip() == "monty"]
+
+
+def _children() -> Iterator[str]:
     for task in Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            try:
-                if (Path("/proc") / pid / "comm").read_text().strip() == "monty":
-                    found.append(int(pid))
-            except OSError:
-                continue
-    return found
+        yield from _told(task / "children").split()
+
+
+def _told(account: Path) -> str:
+    """What /proc says; nothing once the thread or the process that it spoke of has ended."""
+    try:
+        return account.read_text()
+    except OSError:
+        return ""
 
 
 def peak_memory(pid: int) -> int:
     """The most memory that a process has had resident, in bytes; 0 once it is gone."""
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    for line in _told(Path(f"/proc/{pid}/status")).splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
     return 0
 
 
