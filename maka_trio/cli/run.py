@@ -1,4 +1,4 @@
-"""`maka-trio run`: one turn against a real provider, its answer streamed as it becomes durable."""
+"""`maka-trio run`: one run against a real provider, its answer streamed as it becomes durable."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -14,15 +15,17 @@ import trio
 from maka_trio import limits
 from maka_trio.cli.interrupts import watching_signals
 from maka_trio.cli.live import RunView, same_place
+from maka_trio.cli.log_file import LogFile
 from maka_trio.cli.providers import ROUTES, provider_of
 from maka_trio.cli.screen import Look, stderr, stdout
 from maka_trio.cli.toolbox import load_tools
 from maka_trio.cli.usage import UsageError, positive_int, positive_seconds
 from maka_trio.cli.words import excerpt, usage_texts
 from maka_trio.engine.engine import ActiveRun, Engine
-from maka_trio.engine.input import MessageWork, RunInput
+from maka_trio.engine.input import ContinuationWork, MessageWork, RunInput
 from maka_trio.engine.running import RunningInvocation
 from maka_trio.errors import RunCancelled
+from maka_trio.facts.continuation import RunBoundary
 from maka_trio.facts.event import InvocationEnded, ModelCompleted, ModelInterrupted, StoredEvent
 from maka_trio.facts.identity import Invocation, new_id
 from maka_trio.facts.model import ModelUsage
@@ -41,11 +44,15 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = commands.add_parser(
         "run",
         help="ask a model one question",
-        description="Asks a model one question and streams its answer: text to standard output, everything else to "
-        "standard error. Ctrl-C aborts the turn; what has begun is finished and recorded first.",
+        description="Asks a model one question, or lets it go on where a run stopped, and streams its answer: text to "
+        "standard output, everything else to standard error. Ctrl-C aborts the run; what has begun is finished and "
+        "recorded first.",
         allow_abbrev=False,
     )
-    parser.add_argument("question", help="what to ask; - reads it from standard input")
+    parser.add_argument("question", nargs="?", help="what to ask; - reads it from standard input")
+    parser.add_argument(
+        "--continue", dest="source", metavar="RUN", help="ask nothing: go on where this run of the session stopped"
+    )
     parser.add_argument("--provider", required=True, choices=list(ROUTES), help="whose protocol to speak")
     parser.add_argument("--model", required=True, metavar="M", help="the model's name as the provider knows it")
     parser.add_argument("--base-url", metavar="URL", help="everything before /chat/completions, /responses, /messages")
@@ -68,21 +75,45 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def command(arguments: argparse.Namespace) -> int:
     """Run it."""
-    run_input = _run_input(arguments)
+    asked = _asked(arguments)
     path = arguments.log or make_default_log_folder()
-    return trio.run(_Turn(run_input, path, arguments.idle_timeout).take)
+    if arguments.source is not None:
+        path = LogFile(path).path  # a log that is not there would be created below
+    return trio.run(_Turn(asked, path, arguments.idle_timeout).take)
 
 
-def _run_input(arguments: argparse.Namespace) -> RunInput:
-    question = _standard_input() if arguments.question == "-" else arguments.question
+@attrs.frozen
+class _GoingOn:
+    """A run that goes on from another one, whose end stands in the log."""
+
+    session_id: str
+    run_id: str
+    make_input: Callable[[RunBoundary], RunInput]
+
+
+def _asked(arguments: argparse.Namespace) -> RunInput | _GoingOn:
+    """What is asked for. All that can be refused without the log is refused here."""
+    if (arguments.question is None) == (arguments.source is None):
+        raise UsageError("give a question, or --continue RUN to go on without one")
+    if arguments.source is not None and arguments.session is None:
+        raise UsageError("--continue needs the --session of its run")
     provider = provider_of(arguments.provider, arguments.model, base_url=arguments.base_url, name=arguments.name)
-    return RunInput(
-        invocation=Invocation.new(f"cli-{new_id()[:8]}" if arguments.session is None else arguments.session),
-        provider=provider,
-        work=MessageWork(question, load_tools(arguments.tools), max_steps=arguments.max_steps),
-        max_output_tokens=arguments.max_output_tokens,
-        configuration=InvocationConfiguration(system_prompt=arguments.system),
-    )
+    tools = load_tools(arguments.tools)
+
+    def run_input(work: MessageWork | ContinuationWork) -> RunInput:
+        return RunInput(
+            invocation=Invocation.new(f"cli-{new_id()[:8]}" if arguments.session is None else arguments.session),
+            provider=provider,
+            work=work,
+            max_output_tokens=arguments.max_output_tokens,
+            configuration=InvocationConfiguration(system_prompt=arguments.system),
+        )
+
+    if arguments.source is not None:
+        going_on = partial(ContinuationWork, tools=tools, max_steps=arguments.max_steps)
+        return _GoingOn(arguments.session, arguments.source, lambda source: run_input(going_on(source)))
+    question = _standard_input() if arguments.question == "-" else arguments.question
+    return run_input(MessageWork(question, tools, max_steps=arguments.max_steps))
 
 
 def _standard_input() -> str:
@@ -140,14 +171,14 @@ class _AnswerView(RunView):
 
 
 class _Turn:
-    """One turn, which a signal aborts.
+    """One run, which a signal aborts.
 
     Output is written by a worker thread: a pager that is not read, or a terminal that is held, must not keep the
     run from the time of its provider.
     """
 
-    def __init__(self, run_input: RunInput, path: Path, idle_timeout: float) -> None:
-        self._input = run_input
+    def __init__(self, asked: RunInput | _GoingOn, path: Path, idle_timeout: float) -> None:
+        self._asked = asked
         self._path = path
         self._idle_timeout = idle_timeout
         answer = stdout()
@@ -161,7 +192,7 @@ class _Turn:
         self._usage = ModelUsage()
 
     async def take(self) -> int:
-        """Take the turn; return the exit status."""
+        """Take it; return the exit status."""
         async with watching_signals(self._abort, self._say_what_is_awaited) as interruption:
             with self._block:
                 async with (
@@ -170,11 +201,18 @@ class _Turn:
                     Engine(log, models) as engine,
                 ):
                     self._engine = engine
-                    await self._answer(engine)
+                    await self._answer(engine, await self._input(log))
         return interruption.status(0)
 
-    async def _answer(self, engine: Engine) -> None:
-        self._running = running = await engine.start(self._input)
+    async def _input(self, log: EventLog) -> RunInput:
+        match self._asked:
+            case _GoingOn(session_id, run_id, make_input):
+                return make_input(await log.boundary(session_id, run_id))
+            case run_input:
+                return run_input
+
+    async def _answer(self, engine: Engine, run_input: RunInput) -> None:
+        self._running = running = await engine.start(run_input)
         self._showing = True
         await self._show(running)
         self._showing = False
@@ -183,10 +221,11 @@ class _Turn:
         except RunCancelled:
             if not self._aborted.is_set():
                 raise
-            await self._note(f"aborted; the end is recorded ({self._where()})", Look.WARN)
+            run_id = excerpt(running.invocation.run_id)
+            await self._note(f"aborted; the end is recorded ({self._where(running)}); --continue {run_id}", Look.WARN)
         else:
             counts = ", ".join(usage_texts(self._usage)) or "done"
-            await self._note(f"{counts} ({self._where()})", Look.FAINT)
+            await self._note(f"{counts} ({self._where(running)})", Look.FAINT)
 
     async def _show(self, running: RunningInvocation) -> None:
         """Show the run to its end. Aborted, what has not been shown soon after the end is left to the log."""
@@ -210,8 +249,8 @@ class _Turn:
         with trio.move_on_after(DISPLAY_SECONDS):
             await _in_thread(self._notes.line, (text, look))
 
-    def _where(self) -> str:
-        return f"session {excerpt(self._input.invocation.session_id)}, log {excerpt(str(self._path))}"
+    def _where(self, running: RunningInvocation) -> str:
+        return f"session {excerpt(running.invocation.session_id)}, log {excerpt(str(self._path))}"
 
     # --- signals ----------------------------------------------------------------------------------------------
 

@@ -44,6 +44,13 @@ def asking(provider: ScriptedProvider, *more: object) -> list[object]:
     return ["run", "How are you?", "--provider", "openai", "--model", "m", "--base-url", provider.base_url, *more]
 
 
+async def go_on(provider: ScriptedProvider, home: Path, *more: object) -> tuple[int, str, str]:
+    arguments = ["run", "--provider", "openai", "--model", "m", "--base-url", provider.base_url, *more]
+    async with running(arguments, home=home, env={"OPENAI_API_KEY": KEY}) as child:
+        status = await child.status()
+    return status, child.out.decode(), child.err.decode()
+
+
 def default_log(home: Path) -> Path:
     return home / "state" / "maka-trio" / "log.sqlite"
 
@@ -204,6 +211,40 @@ async def test_ctrl_c_aborts_a_stream_and_the_end_is_durable(tmp_path: Path) -> 
     assert facts[-1] == InvocationEnded(Cancelled())
 
 
+async def test_a_run_that_was_aborted_can_be_gone_on_with(tmp_path: Path) -> None:
+    """The note of the abort names the run; the model is asked again without a new message, once."""
+    async with ScriptedProvider() as provider:
+        provider.say("Hel", Gate(), "lo")
+        async with running(asking(provider, "--session", "s"), home=tmp_path, env={"OPENAI_API_KEY": KEY}) as child:
+            await child.answers("Hel")
+            child.interrupt()
+            assert await child.status() == 130
+        run_id = child.err.decode().rpartition("--continue ")[2].strip()
+        provider.say("Hello again")
+        again = ("--session", "s", "--continue", run_id)
+        status, out, _ = await go_on(provider, tmp_path, *again)
+        refusal = await go_on(provider, tmp_path, *again)
+        first, second = (request.body for request in provider.requests)
+    assert (status, out) == (0, "Hello again\n")
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert second["messages"] == first["messages"]
+    assert refusal[:2] == (1, "")
+    assert refusal[2].count("\n") == 1
+    assert len([fact for fact in await facts_of(default_log(tmp_path)) if isinstance(fact, InvocationEnded)]) == 2
+
+
+async def test_going_on_without_a_log_makes_none(tmp_path: Path) -> None:
+    """A path that is wrong is named, not made."""
+    async with ScriptedProvider() as provider:
+        wrong = tmp_path / "wrong.sqlite"
+        more = ("--session", "s", "--continue", "r", "--log", wrong)
+        status, _, err = await go_on(provider, tmp_path, *more)
+    assert status == 1
+    assert "wrong.sqlite" in err
+    assert not wrong.exists()
+
+
 async def test_ctrl_c_before_any_answer_ends_at_once(tmp_path: Path) -> None:
     """A provider that sends headers and then nothing keeps nobody waiting."""
     async with ScriptedProvider() as provider:
@@ -318,6 +359,7 @@ def test_a_missing_key_is_named_and_nothing_is_written(word: str, here: Here, tm
         (("--provider", "openai", "--model", "m", "--tools", "nowhere"), "MODULE:NAME"),
         (("--provider", "openai", "--model", "m", "--tools", "no_such_module:x"), "no_such_module"),
         (("--provider", "openai", "--model", "m", "--tools", "os:sep"), "str"),
+        (("--provider", "openai", "--model", "m", "--session", "s", "--continue", "r"), "question"),
     ],
 )
 def test_wrong_usage_is_one_line_with_status_2(more: tuple[str, ...], words: str, here: Here) -> None:
