@@ -17,7 +17,7 @@ from maka_trio import limits
 from maka_trio.errors import CommitError, InvalidInput
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import encode_event
-from maka_trio.facts.event import Artifact, StoredEvent
+from maka_trio.facts.event import Artifact, ModelObserved, RuntimeEvent, StoredEvent
 from maka_trio.facts.outcome import ArtifactRef
 from maka_trio.facts.prefix import chain_next, chain_start, chain_text
 from maka_trio.facts.scope import Root, Session
@@ -79,10 +79,17 @@ class Export:
         for found in self.verification.found():
             self.damaged += [(found.sequence, words) for words in found.words]
             if found.stored is not None:
-                line = self._ask(lambda reader, found=found: _line(reader, found))  # type: ignore[misc]
+                line = self._line(found, found.stored.event)
                 self._count(line)
                 yield line.encode() + b"\n"
         self.damaged += [(one.sequence or 0, one.words) for one in self.verification.ends()]
+
+    def _line(self, found: Found, event: RuntimeEvent) -> Line:
+        digest = chain_text(found.session_digest)
+        if isinstance(event.fact, ModelObserved):  # most events, and nothing lies beside them
+            return Line(found.sequence, digest, event, None, ())
+        payload, artifacts = self._ask(lambda reader: _beside(reader, found))
+        return Line(found.sequence, digest, event, payload, artifacts)
 
     def _count(self, line: Line) -> None:
         session_id = line.event.invocation.session_id
@@ -91,8 +98,8 @@ class Export:
         self._sessions[session_id] = SessionEnd(session_id, count, line.sequence, line.digest)
 
 
-def _line(reader: Reader, found: Found) -> Line:
-    assert found.stored is not None
+def _beside(reader: Reader, found: Found) -> tuple[bytes | None, tuple[Artifact, ...]]:
+    """The payload and the artifacts of an event."""
     beside = (found.sequence,)
     with reader.snapshot() as connection:
         _check_kept(connection, found.session_id)  # the owner may have begun to delete since the event was read
@@ -102,13 +109,7 @@ def _line(reader: Reader, found: Found) -> Line:
             "ORDER BY rowid",
             beside,
         ).fetchall()
-    return Line(
-        found.sequence,
-        chain_text(found.session_digest),
-        found.stored.event,
-        payload[0] if payload else None,
-        tuple(Artifact(ArtifactRef(*row[:4]), row[4]) for row in artifacts),
-    )
+    return payload[0] if payload else None, tuple(Artifact(ArtifactRef(*row[:4]), row[4]) for row in artifacts)
 
 
 def _check_kept(connection: sqlite3.Connection, session_id: str | None) -> None:
