@@ -11,7 +11,7 @@ import trio
 from maka_trio.engine.input import submitted_message
 from maka_trio.engine.steering import Steering
 from maka_trio.errors import InvalidInput, RunCancelled
-from maka_trio.facts.event import InvocationEnded, StoredEvent
+from maka_trio.facts.event import BodyDeleted, Fact, InvocationEnded, StoredEvent
 from maka_trio.facts.identity import Invocation
 from maka_trio.facts.message import UserMessage
 from maka_trio.log.event_log import EventLog
@@ -23,7 +23,8 @@ from maka_trio.scopes import Latch
 class RunEvents:
     """The durable events of one run, from its opening on, live; ends after `invocation_ended`.
 
-    An async iterator, and an async context manager for who leaves it early. It holds no task and no scope.
+    An async iterator, and an async context manager for who leaves it early. It holds no task and no scope. What a
+    deletion left of an event counts as that event.
     """
 
     def __init__(self, follower: Follower, invocation_id: str) -> None:
@@ -41,7 +42,7 @@ class RunEvents:
         while True:
             stored = await self._follower.__anext__()
             if stored.event.invocation.invocation_id == self._invocation_id:
-                self._ended = isinstance(stored.event.fact, InvocationEnded)
+                self._ended = _ends(stored.event.fact)
                 return stored
 
     async def aclose(self) -> None:
@@ -56,6 +57,14 @@ class RunEvents:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _ends(fact: Fact) -> bool:
+    match fact:
+        case InvocationEnded() | BodyDeleted(of_kind=InvocationEnded.kind):
+            return True
+        case _:
+            return False
 
 
 class RunningInvocation:

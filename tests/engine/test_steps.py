@@ -90,6 +90,20 @@ async def test_events_of_a_finished_run_can_be_read_again(tmp_path: Path) -> Non
         assert kinds[-1] == "invocation_ended"
 
 
+async def test_events_of_a_run_whose_bodies_were_deleted_end_too(tmp_path: Path) -> None:
+    """What the deletion left of each event is shown, up to that of the end."""
+    async with scene(tmp_path) as it:
+        it.provider.say("hello")
+        running = await it.engine.start(it.input())
+        await running.wait()
+        before = [stored.event.fact.kind async for stored in running.events()]
+        await it.log.retire("session")
+        await it.log.delete_bodies("session")
+        with trio.fail_after(10):
+            left = [stored.event.fact async for stored in running.events()]
+        assert [fact.of_kind for fact in left if isinstance(fact, facts.BodyDeleted)] == before
+
+
 async def test_an_unknown_tool_is_rejected_and_the_model_is_told(tmp_path: Path) -> None:
     """`unavailable` is a rejection: no dispatch, no settlement, and the run goes on."""
     async with scene(tmp_path) as it:
