@@ -35,7 +35,7 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Wait for the tasks. The failure of the block, if it has one, goes on as it came."""
-        if not isinstance(error, Exception):
+        if error is None or not _comes_out_bare(error):
             return await self._manager.__aexit__(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
         self._nursery.cancel_scope.cancel()
         try:
@@ -45,6 +45,11 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
             if not _is_cancellation(other):
                 raise
         return None
+
+
+def _comes_out_bare(error: BaseException) -> bool:
+    """Anything but a cancellation, or a group with one in it, of which the nursery takes what is its own."""
+    return isinstance(error, Exception) or not isinstance(error, (trio.Cancelled, BaseExceptionGroup))
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -27,6 +27,16 @@ async def test_the_error_of_an_owned_block_comes_out_bare() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)], ids=repr)
+async def test_what_ends_a_program_comes_out_of_an_owned_block_bare_too(error: BaseException) -> None:
+    """Ctrl-C in the block is no group either, and the tasks have ended."""
+    with pytest.raises(type(error)) as caught:
+        async with owned_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            raise error
+    assert caught.value is error
+
+
 async def test_a_cancel_from_outside_does_not_hide_the_failure_of_the_block() -> None:
     """Both at once: the failure comes out, through the cancelled scope."""
     with pytest.raises(ValueError, match="mine"), trio.CancelScope() as scope:

@@ -166,6 +166,8 @@ class _Attempt:
                     lot = await stream.receive_lot()
                 except trio.EndOfChannel:
                     lot = ()
+                except trio.ClosedResourceError:
+                    raise AdapterError("the ModelExecutor was closed while the model answered") from None
                 valid, fault = _valid_prefix(builder, lot)
                 if fault is None and (not lot or isinstance(lot[-1], Finished)):
                     self.unrecorded, self.step = valid, builder.finish()

@@ -246,16 +246,17 @@ class Engine:
 
     async def _work(self, running: RunningInvocation, run: Run) -> None:
         """One run's task. It keeps its failure as a value: the engine's nursery never sees it."""
-        failure: Exception | None = RunCancelled("the run was cancelled")
+        failure: Exception | None = None
+        done = False
         try:
             with running.scope:
                 await run.execute(running.admitted, running.recalled)
-                failure = None
+                done = True
         except Exception as error:
             failure = error
         finally:
             del self._active[running.invocation.session_id]
-            running.settle(failure)
+            running.settle(failure if done or failure is not None else run.stopped())
 
 
 def _check_means(log: object, models: object, code: object) -> None:

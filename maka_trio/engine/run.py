@@ -22,10 +22,10 @@ from maka_trio.engine.media import with_media
 from maka_trio.engine.outcome import error_of, outcome_of
 from maka_trio.engine.repeats import Asked, ended_before
 from maka_trio.engine.steering import Steering
-from maka_trio.errors import CommitUnknown, ModelIncomplete, StepLimit
+from maka_trio.errors import CommitUnknown, MakaError, ModelIncomplete, StepLimit
 from maka_trio.facts.event import EventWrite, Fact, InvocationEnded, ModelInterrupted
 from maka_trio.facts.opening import ToolMode
-from maka_trio.facts.outcome import InterruptionStatus, ToolRejection
+from maka_trio.facts.outcome import Cancelled, InterruptionStatus, InvocationOutcome, ToolRejection
 from maka_trio.facts.scope import Lineage, Scope, Session
 from maka_trio.history import History
 from maka_trio.log.event_log import EventLog
@@ -73,6 +73,7 @@ class Run:
         self._journal = ToolJournal(self._ledger, run_input.invocation, shielded=True)
         self.asked = Asked.of(opening, run_input.request_fingerprint)
         self.steering = Steering()
+        self._outcome: InvocationOutcome | None = None
         self._route = run_input.provider.route_identity()
         self._memo = PromptMemo()
 
@@ -85,6 +86,10 @@ class Run:
     def tools_in_flight(self) -> tuple[str, ...]:
         """Their tools, in the same order."""
         return self._history.tools_in_flight
+
+    def stopped(self) -> MakaError | None:
+        """What a run that was stopped from outside failed with: what its end says, if it has one."""
+        return error_of(Cancelled() if self._outcome is None else self._outcome)
 
     async def execute(self, admitted: Callable[[int], None], recalled: Callable[[InvocationRecord], None]) -> None:
         """Do the whole run, unless it was done before.
@@ -269,8 +274,9 @@ class Run:
         facts.extend(
             rejected_call(step_id, call, ToolRejection.cancelled()) for step_id, call in self._history.open_calls()
         )
-        facts.append(InvocationEnded(outcome_of(error, unsettled=unsettled)))
-        await self._ledger.record(*facts)
+        outcome = outcome_of(error, unsettled=unsettled)
+        await self._ledger.record(*facts, InvocationEnded(outcome))
+        self._outcome = outcome
 
     async def _read_history(self) -> History:
         """What the log holds, where it has refused something that the run took for written."""

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from maka_trio.errors import CleanupUnconfirmed
 from maka_trio.facts.outcome import EffectFailed, EffectUnknown
 from maka_trio.records import frozen
 from maka_trio.tools.call import AbortSwitch
@@ -68,6 +69,14 @@ class Effect:
         except BaseException:
             self._switch.throw()
             raise
+
+    def leaked(self, group: BaseExceptionGroup) -> None:
+        """What came out of the nursery. Besides cancellations, that is trio's word that the effect left one open."""
+        _, other = group.split(trio.Cancelled)
+        if other is not None:
+            fatal = CleanupUnconfirmed("the tool returned with a nursery or a cancel scope of its own still open")
+            fatal.__cause__ = other
+            self.verdict = Fatal(fatal)
 
     async def _judged(self) -> Verdict:
         try:

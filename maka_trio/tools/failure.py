@@ -31,6 +31,9 @@ _FATAL = (CommitError, StoreError, CleanupUnconfirmed)
 _ABOUT_A_READ = (PrefixTooLarge, ResultUnavailable)
 """Of a log that works: what was asked of it was too much, or is not there."""
 
+_PASSED_ON = (Exception, KeyboardInterrupt, SystemExit)
+"""Errors of ours, and what ends a program wherever it is raised."""
+
 _SHOWN_LEAVES: Final = 8
 
 
@@ -46,13 +49,20 @@ def judge(error: BaseException) -> EffectFailed | EffectUnknown | Fatal:
     found = list(leaves(error))
     for leaf in found:
         if _ends_the_run(leaf):
-            return Fatal(leaf)
+            return Fatal(leaf if isinstance(leaf, _PASSED_ON) else _unexpected(leaf))
     for leaf in found:
         if isinstance(leaf, ToolOutcomeUnknown):
             return EffectUnknown(text_of(leaf))
         if isinstance(leaf, trio.Cancelled):
             return EffectUnknown(INTERRUPTED_TEXT)
     return EffectFailed(text_of(error))
+
+
+def _unexpected(error: BaseException) -> CleanupUnconfirmed:
+    """The error that ends a run for a tool that let out what no tool may: nobody knows what became of its effect."""
+    found = CleanupUnconfirmed(f"the tool ended in a way that nothing expects: {text_of(error)}")
+    found.__cause__ = error
+    return found
 
 
 def _ends_the_run(error: BaseException) -> bool:

@@ -173,6 +173,9 @@ class ToolJournal:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(effect.run, name=f"tool {operation.name}")
                 await effect.ended_or_aborted()
+        except BaseExceptionGroup as group:
+            effect.leaked(group)
+            raise
         finally:
             performed = await self._settle(operation, effect.verdict, settle)  # noqa: ASYNC102 - shields its commit
         return performed

@@ -1,0 +1,99 @@
+"""What a tool, or the program around it, may do to others: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from maka_trio import facts
+from maka_trio.errors import AdapterError, CleanupUnconfirmed
+from maka_trio.facts.event import InvocationEnded, ModelInterrupted
+from maka_trio.facts.outcome import Failed, FailureClass, InterruptionStatus
+from maka_trio.testing import Gate
+from maka_trio.testing.checks import lawful
+from maka_trio.tools import ToolCall
+from tests.engine.scene import Scene, registration, scene
+
+
+def of(session: str) -> Any:
+    return lambda request: f"from {session}".encode() in request.raw
+
+
+async def ends(it: Scene, session: str) -> facts.InvocationOutcome:
+    last = (await it.facts(session))[-1]
+    assert isinstance(last, InvocationEnded)
+    return last.outcome
+
+
+async def test_an_exception_that_no_tool_may_raise_seals_its_run_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    """The run ends with an unknown outcome and says so to whoever waits; another session's effect is not cancelled."""
+    begun, go_on = trio.Event(), trio.Event()
+
+    async def raises(value: Any, call: ToolCall) -> None:
+        await begun.wait()
+        raise asyncio.CancelledError
+
+    async def returns(value: Any, call: ToolCall) -> str:
+        begun.set()
+        await go_on.wait()
+        return "unharmed"
+
+    async with scene(tmp_path) as it:
+        it.provider.call_tools(("raises", {}), when=of("guilty"))
+        it.provider.call_tools(("returns", {}), when=of("innocent"))
+        it.provider.say("done", when=of("innocent"))
+        innocent = await it.engine.start(
+            it.input("from innocent", session="innocent", tools=[registration("returns", returns)])
+        )
+        guilty = await it.engine.start(
+            it.input("from guilty", session="guilty", tools=[registration("raises", raises)])
+        )
+        with pytest.raises(CleanupUnconfirmed, match="CancelledError"):
+            await guilty.wait()
+        go_on.set()
+        await innocent.wait()
+        outcome = await ends(it, "guilty")
+        assert isinstance(outcome, Failed)
+        assert outcome.failure_class is FailureClass.OUTCOME_UNKNOWN
+        assert await lawful(it.log) == []
+
+
+async def test_a_tool_that_leaves_a_nursery_open_ends_its_run_with_one_plain_error(tmp_path: Path) -> None:
+    """No group comes out, the outcome is unknown, and the engine takes the next run."""
+
+    async def leak(value: Any, call: ToolCall) -> int:
+        await trio.open_nursery().__aenter__()
+        return 1
+
+    async with scene(tmp_path) as it:
+        it.provider.call_tools(("leak", {}))
+        it.provider.say("next")
+        with pytest.raises(CleanupUnconfirmed, match="still open"):
+            await it.engine.run(it.input(tools=[registration("leak", leak)]))
+        outcome = await ends(it, "session")
+        assert isinstance(outcome, Failed)
+        assert outcome.failure_class is FailureClass.OUTCOME_UNKNOWN
+        await it.engine.run(it.input(session="another"))
+        assert await lawful(it.log) == []
+
+
+async def test_a_run_whose_executor_is_closed_says_so(tmp_path: Path) -> None:
+    """The step is interrupted, and the error is the tree's own."""
+    gate = Gate()
+    async with scene(tmp_path) as it:
+        it.provider.say("Hel", gate, "lo")
+        running = await it.engine.start(it.input())
+        async for stored in running.events():
+            if isinstance(stored.event.fact, facts.ModelObserved):
+                break
+        await it.models.aclose()
+        with pytest.raises(AdapterError, match="closed"):
+            await running.wait()
+        interrupted = (await it.facts())[-2]
+        assert isinstance(interrupted, ModelInterrupted)
+        assert interrupted.status is InterruptionStatus.FAILED
+        assert await lawful(it.log) == []
