@@ -23,8 +23,9 @@ from maka_trio.engine.outcome import error_of, outcome_of
 from maka_trio.engine.repeats import Asked, ended_before
 from maka_trio.engine.steering import Steering
 from maka_trio.errors import CommitUnknown, MakaError, ModelIncomplete, StepLimit
-from maka_trio.facts.event import EventWrite, Fact, InvocationEnded, ModelInterrupted
-from maka_trio.facts.opening import ToolMode
+from maka_trio.facts.event import EventWrite, Fact, InvocationEnded, InvocationOpened, ModelInterrupted
+from maka_trio.facts.message import Message
+from maka_trio.facts.opening import ContinuationOpening, MessageOpening, RequestSurface, ToolMode
 from maka_trio.facts.outcome import Cancelled, InterruptionStatus, InvocationOutcome, ToolRejection
 from maka_trio.facts.scope import Lineage, Scope, Session
 from maka_trio.history import History
@@ -127,6 +128,7 @@ class Run:
 
     async def _admit(self) -> None:
         log, session_id = self._means.log, self._input.invocation.session_id
+        self._means.models.check(self._sample())
         await self._finish_earlier()
         work = self._input.work
         allowed = isinstance(work, MessageWork) and work.allow_prior_unknown
@@ -139,6 +141,20 @@ class Run:
         await trio.lowlevel.checkpoint_if_cancelled()
         await self._open()
 
+    def _sample(self) -> ModelRequest:
+        """A request like those of the run, but for the conversation: what is wrong with it is wrong with each."""
+        run_input, opened = self._input, self._opening.event.fact
+        assert isinstance(opened, InvocationOpened)
+        assert isinstance(opened.input, (MessageOpening, ContinuationOpening))
+        surface = opened.input.surface or RequestSurface()
+        return ModelRequest(
+            provider=run_input.provider,
+            prompt=(Message.user("?"),),
+            tools=surface.tools,
+            provider_options=surface.provider_options,
+            max_output_tokens=surface.max_output_tokens,
+        )
+
     async def check(self, *, repeated: bool) -> ContinuationCheck:
         """What a continuation would claim and replay. Refuses what admission would refuse, and writes nothing.
 
@@ -149,6 +165,7 @@ class Run:
             RunError, CommitError, StoreError: what admission would raise.
         """
         log = self._means.log
+        self._means.models.check(self._sample())
         repeated = repeated or await ended_before(log, self.asked) is not None
         if not repeated:
             await log.require_safe(self._input.invocation.session_id)

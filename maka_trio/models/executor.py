@@ -177,6 +177,14 @@ class ModelExecutor:
         """
         return StreamBlock(partial(self._prepare, request), self._timeouts, self._streams)
 
+    def check(self, request: ModelRequest) -> None:
+        """See whether a request could be sent. Nothing is opened, and no credentials are asked for.
+
+        Raises:
+            InvalidInput, AdapterError: as `stream` does.
+        """
+        self._prepare(request)
+
     def _prepare(self, request: ModelRequest) -> tuple[ModelCall, InputWindow]:
         self._check_open()
         if not isinstance(request, ModelRequest):

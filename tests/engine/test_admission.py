@@ -17,6 +17,7 @@ from maka_trio.facts.identity import Invocation
 from maka_trio.facts.message import Message
 from maka_trio.facts.opening import InvocationConfiguration, ToolMode
 from maka_trio.models import ModelExecutor
+from maka_trio.request import ProviderKind
 from maka_trio.testing import Gate
 from tests.engine.scene import Scene, echo, registration, scene
 
@@ -39,6 +40,39 @@ async def test_start_returns_once_the_opening_is_durable(tmp_path: Path) -> None
         gate.open()
         await running.wait()
         assert running.finished
+
+
+UNSENDABLE: list[tuple[ProviderKind, dict[str, Any], dict[str, Any]]] = [
+    (ProviderKind.ANTHROPIC, {}, {"anthropic": {"hosted_tools": [{"id": "anthropic.nope"}]}}),
+    (ProviderKind.OPENAI_RESPONSES, {}, {"openai": {"hosted_tools": [{"id": "openai.nope"}]}}),
+    (ProviderKind.ANTHROPIC, {}, {"anthropic": {"zzz": 1}}),
+    (ProviderKind.OPENAI_CHAT_COMPLETIONS, {}, {"openai": {"temperature": "hot"}}),
+    (ProviderKind.OPENAI_CHAT_COMPLETIONS, {"headers": {"Content-Type": "x"}}, {}),
+    (ProviderKind.OPENAI_CHAT_COMPLETIONS, {"headers": {"x-a": "b\r\nc: d"}}, {}),
+    (ProviderKind.OPENAI_CHAT_COMPLETIONS, {"body_overlay": {"model": "x"}}, {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "options"), UNSENDABLE)
+async def test_a_run_whose_requests_cannot_be_sent_is_not_admitted(
+    kind: ProviderKind, settings: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    """What is wrong with every request of a run is told before its opening, and nothing is written."""
+    async with scene(tmp_path) as it:
+        provider = it.provider.config(kind, **settings)
+        with pytest.raises(InvalidInput):
+            await it.engine.start(it.input(provider=provider, provider_options=options))
+        assert await high_water(it) == 0
+        assert it.engine.statistics().active == ()
+
+
+async def test_a_closed_executor_admits_no_run(tmp_path: Path) -> None:
+    """The error names it, and nothing is written."""
+    async with scene(tmp_path) as it:
+        await it.models.aclose()
+        with pytest.raises(InvalidInput, match="ModelExecutor is closed"):
+            await it.engine.run(it.input())
+        assert await high_water(it) == 0
 
 
 async def test_one_of_fifty_simultaneous_starts_is_admitted(tmp_path: Path) -> None:
