@@ -27,9 +27,13 @@ def _one_of(choices: Any) -> bounds.Validator:
 
 
 def _names(value: Iterable[str]) -> frozenset[str]:
-    if isinstance(value, str):
-        raise InvalidInput("finish reasons are a collection of names, not one text")
-    return frozenset(name.lower() for name in value)
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidInput(f"finish reasons are a collection of names, not {bounds.excerpt(value)}")
+    names = list(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(f"a finish reason is a text, not {bounds.excerpt(name)}")
+    return frozenset(name.lower() for name in names)
 
 
 @frozen(kw_only=True)

@@ -9,7 +9,8 @@ import attrs
 
 from maka_trio import limits
 from maka_trio.errors import AdapterError, InvalidInput
-from maka_trio.facts.bounds import excerpt, utf8_size
+from maka_trio.facts.bounds import check_identity, excerpt, utf8_size
+from maka_trio.facts.codec import canonical
 from maka_trio.facts.identity import provider_operation_id
 from maka_trio.facts.json_value import JsonObject, merge_options
 from maka_trio.facts.model import (
@@ -50,14 +51,18 @@ class StepBuilder:
 
     Args:
         step_id: the step the events belong to. Given, each local call is checked to make an operation id of at
-            most `limits.IDENTITY_BYTES` and a name of at most `limits.MODEL_TOOL_NAME_BYTES`.
+            most `limits.IDENTITY_BYTES` and a name of at most `limits.MODEL_TOOL_NAME_BYTES`, and all calls together
+            to be at most `limits.STEP_CALLS` with inputs of `limits.STEP_INPUT_BYTES`.
     """
 
     def __init__(self, step_id: str | None = None) -> None:
+        if step_id is not None:
+            check_identity(step_id, "step_id")
         self._step_id = step_id
         self._parts: list[_OpenText | ModelPart] = []
         self._texts: dict[str, _OpenText] = {}
         self._calls: dict[str, ModelToolCall] = {}
+        self._input_bytes = 0
         self._answered: dict[str, None] = {}  # few or none, and an empty set weighs three times as much
         self._metadata = ResponseMetadata()
         self._finished: Finished | None = None
@@ -152,8 +157,20 @@ class StepBuilder:
             operation_id = provider_operation_id(self._step_id, call.id)
             self._check_size("an operation id", operation_id, limits.IDENTITY_BYTES)
             self._check_size("a tool name", call.name, limits.MODEL_TOOL_NAME_BYTES)
+            self._check_room(call)
         self._calls[call.id] = call
         self._parts.append(ToolCallPart(call))
+
+    def _check_room(self, call: ModelToolCall) -> None:
+        """More calls than can be answered, or be read again, are refused as they come: no step is made of them."""
+        if len(self._calls) == limits.STEP_CALLS:
+            raise self._void(f"the step has more than {limits.STEP_CALLS} tool calls, which is the limit")
+        self._input_bytes += len(canonical(call.input))
+        if self._input_bytes > limits.STEP_INPUT_BYTES:
+            raise self._void(
+                f"the inputs of the step's {len(self._calls) + 1} tool calls have {self._input_bytes} bytes; the limit "
+                f"is {limits.STEP_INPUT_BYTES}"
+            )
 
     def _check_size(self, what: str, text: str, limit: int) -> None:
         try:

@@ -33,6 +33,7 @@ from maka_trio.facts.opening import InvocationConfiguration
 from maka_trio.facts.outcome import InterruptionStatus
 from maka_trio.log.event_log import EventLog
 from maka_trio.models.executor import ModelExecutor
+from maka_trio.records import frozen
 from maka_trio.scopes import owned_nursery
 
 DISPLAY_SECONDS = 1.0
@@ -82,7 +83,7 @@ def command(arguments: argparse.Namespace) -> int:
     return trio.run(_Turn(asked, path, arguments.idle_timeout).take)
 
 
-@attrs.frozen
+@frozen
 class _GoingOn:
     """A run that goes on from another one, whose end stands in the log."""
 

@@ -15,7 +15,8 @@ LONGEST_EXECUTION = 3600.0
 
 def _seconds(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_EXECUTION:
-        raise InvalidInput(f"{attribute.name}={value!r} must be seconds, more than 0 and at most {LONGEST_EXECUTION:g}")
+        words = f"must be seconds, more than 0 and at most {LONGEST_EXECUTION:g}"
+        raise InvalidInput(f"{attribute.name}={bounds.excerpt(value)} {words}")
 
 
 @frozen(kw_only=True)
@@ -30,6 +31,8 @@ class CellLimits:
         tool_calls: calls of tools in all.
         tool_calls_in_flight: calls of tools at once; further ones wait.
         output_bytes: all text the program writes.
+        notifications: times it notifies the model. What it says so becomes part of the conversation.
+        notification_bytes: the text of all notifications, in UTF-8.
         host_calls: times the program asks anything of us, names it does not define included.
         timers: sleeps.
         sleep_seconds: the longest sleep.
@@ -42,6 +45,8 @@ class CellLimits:
     tool_calls: int = attrs.field(default=32, validator=bounds.integer(minimum=0, maximum=10_000))
     tool_calls_in_flight: int = attrs.field(default=8, validator=bounds.integer(minimum=1, maximum=256))
     output_bytes: int = attrs.field(default=MIB, validator=bounds.integer(minimum=1, maximum=64 * MIB))
+    notifications: int = attrs.field(default=64, validator=bounds.integer(minimum=0, maximum=10_000))
+    notification_bytes: int = attrs.field(default=256 * KIB, validator=bounds.integer(minimum=0, maximum=64 * MIB))
     host_calls: int = attrs.field(default=10_000, validator=bounds.integer(minimum=1, maximum=1_000_000))
     timers: int = attrs.field(default=128, validator=bounds.integer(minimum=0, maximum=10_000))
     sleep_seconds: float = attrs.field(default=60.0, validator=_seconds)

@@ -13,6 +13,7 @@ from maka_trio.code.sandbox import CellEnd, CellFunctions, run_cell
 from maka_trio.code.store import SessionStore
 from maka_trio.code.turn import Write
 from maka_trio.errors import InvalidInput
+from maka_trio.facts.bounds import excerpt
 from maka_trio.records import frozen
 
 MOST: Final = 4096
@@ -74,6 +75,10 @@ class CodeExecutor:
         count = concurrency if concurrency is not None else max(4, os.cpu_count() or 1)
         _check_count("concurrency", count)
         _check_count("live_cells", live_cells)
+        if store is not None and not isinstance(store, SessionStore):
+            raise InvalidInput(f"store must be a SessionStore, not {type(store).__name__}")
+        if interpreters is not None and not callable(getattr(interpreters, "make", None)):
+            raise InvalidInput(f"interpreters must be Interpreters, not {type(interpreters).__name__}")
         self.limits = limits if limits is not None else CellLimits()
         self.store = store if store is not None else SessionStore()
         self._interpreters = interpreters if interpreters is not None else PythonInterpreters()
@@ -124,4 +129,4 @@ class CodeExecutor:
 
 def _check_count(name: str, value: object) -> None:
     if type(value) is not int or not 1 <= value <= MOST:
-        raise InvalidInput(f"{name}={value!r:.80} is not an integer from 1 to {MOST}")
+        raise InvalidInput(f"{name}={excerpt(value)} is not an integer from 1 to {MOST}")

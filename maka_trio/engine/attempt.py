@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+import attrs
 import trio
 
 from maka_trio import limits
@@ -23,6 +24,7 @@ from maka_trio.errors import (
     ProviderFailure,
     StoreError,
 )
+from maka_trio.facts import bounds
 from maka_trio.facts.event import (
     NO_SOURCE,
     EventWrite,
@@ -49,15 +51,26 @@ _EVENTS_A_COMMIT = limits.BATCH_EVENTS // 2
 INCOMPLETE_TEXT = "the model stopped at its output limit before the step was complete"
 
 
+_WAIT = bounds.number(minimum=0, maximum=limits.RETRY_AFTER_MAX_SECONDS)
+
+
 @frozen
 class RetryPolicy:
-    """How often and how late a replay-safe failure is tried again. Times are seconds."""
+    """How often and how late a replay-safe failure is tried again. Times are seconds.
 
-    retries: int = limits.RETRIES
-    base: float = limits.RETRY_BASE_SECONDS
-    longest: float = limits.RETRY_MAX_SECONDS
-    jitter: float = limits.RETRY_JITTER
-    honoured: float = limits.RETRY_AFTER_HONOURED_SECONDS
+    Args:
+        retries: attempts after the first, 0 to 1,000.
+        base: the wait before the second attempt; it doubles with each.
+        longest: the longest of these waits.
+        jitter: up to this share of a wait is added to it at random, 0 to 10.
+        honoured: the longest wait that a provider may ask for. A failure that asks for more is final.
+    """
+
+    retries: int = attrs.field(default=limits.RETRIES, validator=bounds.integer(minimum=0, maximum=1000))
+    base: float = attrs.field(default=limits.RETRY_BASE_SECONDS, validator=_WAIT)
+    longest: float = attrs.field(default=limits.RETRY_MAX_SECONDS, validator=_WAIT)
+    jitter: float = attrs.field(default=limits.RETRY_JITTER, validator=bounds.number(minimum=0, maximum=10))
+    honoured: float = attrs.field(default=limits.RETRY_AFTER_HONOURED_SECONDS, validator=_WAIT)
 
     def delay(self, failure: ModelError, failures: int, draw: Callable[[], float] = random.random) -> float | None:
         """Seconds to wait before the next attempt, or None where the failure is final.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -15,7 +15,8 @@ from maka_trio.engine.continuation import ContinuationCheck
 from maka_trio.engine.input import ContinuationWork, RunInput, opening
 from maka_trio.engine.run import Means, Run
 from maka_trio.engine.running import RunningInvocation
-from maka_trio.errors import Busy, EngineClosed, InvalidInput, RunCancelled
+from maka_trio.errors import Busy, EngineClosed, InvalidInput, MakaError, RunCancelled
+from maka_trio.facts.bounds import check_identity, excerpt
 from maka_trio.facts.identity import Invocation
 from maka_trio.log.event_log import EventLog
 from maka_trio.models.executor import ModelExecutor
@@ -71,7 +72,11 @@ class Engine:
         retry: RetryPolicy | None = None,
         message_bytes: int = limits.MESSAGE_TEXT_BYTES,
     ) -> None:
-        _check_means(log, models, code)
+        _check_means(log, models, code, retry)
+        if type(message_bytes) is not int or not 1 <= message_bytes <= limits.REQUEST_BODY_BYTES:
+            raise InvalidInput(
+                f"message_bytes={excerpt(message_bytes)} is not an integer from 1 to {limits.REQUEST_BODY_BYTES}"
+            )
         self._means = Means(log, models, retry if retry is not None else RetryPolicy(), code)
         self.code = code
         self._message_bytes = message_bytes
@@ -99,12 +104,22 @@ class Engine:
     async def _open(self) -> AsyncGenerator[None, None]:
         with self._means.log.claim():
             await self._means.log.recover()
-            async with owned_nursery() as nursery:
-                self._nursery = nursery
-                try:
-                    yield
-                finally:
-                    self._draining = True
+            try:
+                async with owned_nursery() as nursery:
+                    self._nursery = nursery
+                    try:
+                        yield
+                    finally:
+                        self._draining = True
+            finally:
+                with trio.CancelScope(shield=True):  # local commits, which end by themselves
+                    await self._seal_the_rest()
+
+    async def _seal_the_rest(self) -> None:
+        """Write the ends that could not be written. What still cannot is the next recovery's."""
+        for session_id in tuple(self._means.unsealed):
+            with suppress(MakaError):
+                await self._means.log.seal(session_id)
 
     # --- runs ---------------------------------------------------------------------------------------------
 
@@ -190,7 +205,12 @@ class Engine:
             await running.wait_finished()
 
     async def wait_idle(self, session_id: str) -> None:
-        """Wait until no run holds the session. Another caller may be faster: be ready for `Busy`."""
+        """Wait until no run holds the session. Another caller may be faster: be ready for `Busy`.
+
+        Raises:
+            InvalidInput: that is no session's id.
+        """
+        check_identity(session_id, "session_id")
         await trio.lowlevel.checkpoint()
         while session_id in self._active:
             await self._active[session_id][0].wait_finished()
@@ -259,9 +279,11 @@ class Engine:
             running.settle(failure if done or failure is not None else run.stopped())
 
 
-def _check_means(log: object, models: object, code: object) -> None:
+def _check_means(log: object, models: object, code: object, retry: object) -> None:
     """Raise InvalidInput for what an engine cannot work with."""
     kinds: list[tuple[str, object, type]] = [("log", log, EventLog), ("models", models, ModelExecutor)]
+    if retry is not None:
+        kinds.append(("retry", retry, RetryPolicy))
     if code is not None:
         from maka_trio.code.executor import CodeExecutor
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar
@@ -15,12 +16,18 @@ from maka_trio.limits import IDENTITY_BYTES
 E = TypeVar("E", bound=Enum)
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
+_SHORT = reprlib.Repr()  # looks at a few items of a container, and a few levels into it
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def excerpt(value: object) -> str:
-    """The value as an error shows it: escaped, and short whatever its size."""
-    text = repr(value[:80]) if isinstance(value, (str, bytes)) else repr(value)
+    """The value as an error shows it: escaped, and short whatever its size. Never raises."""
+    try:
+        text = repr(value[:80]) if isinstance(value, (str, bytes)) else _SHORT.repr(value)
+    except Exception:  # an integer of too many digits, or a repr that fails: its class is worth telling all the same
+        bits = f" of {value.bit_length()} bits" if isinstance(value, int) else ""
+        text = f"a value of type {type(value).__name__}{bits}"
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -84,6 +91,16 @@ def integer(*, minimum: int, maximum: int) -> Validator:
     def validate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if type(value) is not int or not minimum <= value <= maximum:
             raise InvalidInput(f"{attribute.name}={excerpt(value)} is not an integer from {minimum} to {maximum}")
+
+    return validate
+
+
+def number(*, minimum: float, maximum: float) -> Validator:
+    """Validator of a number (a bool is none) within bounds, which are finite."""
+
+    def validate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if type(value) not in (int, float) or not minimum <= value <= maximum:  # type: ignore[operator]  # NaN is in none
+            raise InvalidInput(f"{attribute.name}={excerpt(value)} is not a number from {minimum:g} to {maximum:g}")
 
     return validate
 

@@ -329,6 +329,8 @@ class EventWrite:
     source_here: bool = False
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.event, RuntimeEvent):
+            raise InvalidInput(f"an EventWrite takes a RuntimeEvent, not {type(self.event).__name__}")
         fact = self.event.fact
         if self.source_here and not isinstance(fact, ModelRequested):
             raise InvalidInput(f"a {fact.kind} has no source that the log could name")

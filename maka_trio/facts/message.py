@@ -8,7 +8,7 @@ for each request and never stand in an event.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import attrs
 
@@ -17,6 +17,8 @@ from maka_trio.facts import bounds
 from maka_trio.facts.json_value import JSON, valid_json
 from maka_trio.facts.model import ModelPart, TextKind, TextPart
 from maka_trio.records import frozen
+
+T = TypeVar("T")
 
 
 @frozen
@@ -46,16 +48,20 @@ class MediaContent:
 
     def __attrs_post_init__(self) -> None:
         given = [name for name in ("data", "url", "artifact") if getattr(self, name) is not None]
+        if self.data is not None and not isinstance(self.data, bytes):
+            raise InvalidInput(f"the data of media content are bytes, not {type(self.data).__name__}")
+        for name in ("url", "artifact", "filename", "detail"):
+            if getattr(self, name) is not None:
+                bounds.utf8_size(getattr(self, name), name)
         if len(given) != 1:
             raise InvalidInput(f"media content takes exactly one of data, url and artifact, not {given or 'none'}")
         if self.digest is not None and self.artifact is None:
             raise InvalidInput("media content has a digest where its bytes are an artifact, and nowhere else")
         if not isinstance(self.media_type, str) or "/" not in self.media_type:
-            raise InvalidInput(f"media_type={self.media_type!r} is not a media type such as image/png")
+            raise InvalidInput(f"media_type={bounds.excerpt(self.media_type)} is not a media type such as image/png")
 
 
 ContentPart: TypeAlias = TextContent | MediaContent
-
 
 # --- what a tool answered, as the model sees it -------------------------------------------------------------
 
@@ -108,7 +114,7 @@ class Message:
         """A user message of one text or of several parts."""
         if isinstance(content, str):
             return UserMessage((TextContent(content),))
-        return UserMessage(tuple(content))
+        return UserMessage(_several(content, "a user message"))
 
     @staticmethod
     def system(text: str) -> SystemMessage:
@@ -120,16 +126,28 @@ class Message:
         """What the model said, as parts of a step (a bare string is one text part)."""
         if isinstance(parts, str):
             return AssistantMessage((TextPart(TextKind.TEXT, parts),))
-        return AssistantMessage(tuple(parts))
+        several = _several(parts, "an assistant message")
+        for part in several:
+            if not isinstance(part, ModelPart):
+                raise InvalidInput(f"an assistant message takes parts of a step, not {type(part).__name__}")
+        return AssistantMessage(several)
 
     @staticmethod
     def tool(call_id: str, name: str, output: ToolOutput | JSON) -> ToolMessage:
         """The answer to one call. A bare string is text, any other JSON value is JSON."""
+        bounds.utf8_size(call_id, "call_id")
+        bounds.utf8_size(name, "name")
         if isinstance(output, (TextOutput, JsonOutput, ContentOutput, ErrorOutput)):
             return ToolMessage(call_id, name, output)
         if isinstance(output, str):
             return ToolMessage(call_id, name, TextOutput(output))
         return ToolMessage(call_id, name, JsonOutput(output))
+
+
+def _several(parts: Iterable[T], what: str) -> tuple[T, ...]:
+    if not isinstance(parts, Iterable):
+        raise InvalidInput(f"{what} takes a text or parts, not {type(parts).__name__}")
+    return tuple(parts)
 
 
 def _parts(instance: object, attribute: attrs.Attribute[Any], value: tuple[ContentPart, ...]) -> None:

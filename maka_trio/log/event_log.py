@@ -28,6 +28,7 @@ from maka_trio.log.reader import Reader
 from maka_trio.log.readers import InlineReaders, Readers, ReaderThreads
 from maka_trio.log.store import Store
 from maka_trio.log.writer import Committer, InlineCommitter, WriterThread
+from maka_trio.recovery import End, host_stopped
 
 T = TypeVar("T")
 
@@ -185,33 +186,37 @@ class EventLog(Questions, EventSink):
         invents no settlement: an effect whose outcome is unknown stays so. Running it again returns 0.
 
         Raises:
-            PrefixTooLarge: more is open than `limits` lets one recovery seal.
             StoreError: the log cannot be read or written.
         """
         sealed = 0
         self._check_open()
         up_to = self._root.high_water if self._claimed_at is None else self._claimed_at
-        session_ids = await self._call(lambda store: store.abandoned(up_to))
-        for start in range(0, len(session_ids), _SEALED_AT_ONCE):
-            some = session_ids[start : start + _SEALED_AT_ONCE]
-            commit: Commit = await self._call(lambda store, some=some: store.seal(some))  # type: ignore[misc]
-            sealed += _sealed(commit)
+        page = await self._call(lambda store: store.abandoned(up_to))
+        while page:
+            for start in range(0, len(page), _SEALED_AT_ONCE):
+                some = page[start : start + _SEALED_AT_ONCE]
+                commit: Commit = await self._call(lambda store, some=some: store.seal(some))  # type: ignore[misc]
+                sealed += _sealed(commit)
+            page = await self._call(lambda store, last=page[-1]: store.abandoned(up_to, last))  # type: ignore[misc]
         return sealed
 
-    async def seal(self, session_id: str) -> bool:
+    async def seal(self, session_id: str, end: End = host_stopped) -> bool:
         """Seal the invocation of a session whose task is gone without having written its end, as `recover` does.
 
         For who owned that task, and so knows that nobody else writes for the invocation.
+
+        Args:
+            session_id: the session.
+            end: makes the outcome, of whether something of it is unsettled. Called in whichever thread.
 
         Returns:
             Whether there was one.
 
         Raises:
-            PrefixTooLarge: it left more unresolved than `limits` lets one recovery read.
             CommitError, StoreError: the log cannot be read or written.
         """
         check_identity(session_id, "session_id")
-        return bool(_sealed(await self._call(lambda store: store.seal([session_id]))))
+        return bool(_sealed(await self._call(lambda store: store.seal([session_id], end))))
 
     async def retire(self, session_id: str) -> None:
         """Let a session take no more runs. One that is open may still end. Retiring it again changes nothing.
@@ -310,7 +315,7 @@ class EventLog(Questions, EventSink):
         Ends when the log closes. A slow follower holds up nobody and holds a bounded amount of memory.
         """
         self._check_open()
-        if type(after) is not int or after < 0:
+        if type(after) is not int or not 0 <= after < 1 << 63:
             raise InvalidInput(f"after={excerpt(after)} is not a sequence")
         if session_id is not None:
             check_identity(session_id, "session_id")
@@ -353,8 +358,16 @@ async def _run_sync(work: Callable[[], T], *, inline: bool) -> T:
     return await trio.to_thread.run_sync(work, limiter=trio.CapacityLimiter(1))
 
 
+def _encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _file_path(path: str | os.PathLike[str]) -> Path:
     name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(name, str) or not name or "\0" in name:
+    if not isinstance(name, str) or not name or "\0" in name or not _encodable(name):
         raise InvalidInput(f"path={excerpt(path)} is not the path of a file")
     return Path(name)

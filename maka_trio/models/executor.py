@@ -154,6 +154,8 @@ class ModelExecutor:
         Args:
             bindings: by adapter name: `chat-completions`, `anthropic-messages`, `openai-responses`.
         """
+        if not isinstance(bindings, Mapping):
+            raise InvalidInput(f"bindings must be a mapping by adapter name, not {type(bindings).__name__}")
         for name, binding in bindings.items():
             if not isinstance(binding, AdapterBinding) or binding.adapter.name != name:
                 raise InvalidInput(f"{name!r} needs an AdapterBinding of the adapter with that name")

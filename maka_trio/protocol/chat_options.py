@@ -7,7 +7,6 @@ None may take the place of what the request itself says.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ _Check = tuple[Callable[[Any], bool], str]
 
 def _number(low: float, high: float) -> _Check:
     return (
-        lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= high,
+        lambda value: type(value) in (int, float) and low <= value <= high,
         f"a number from {low} to {high}",
     )
 

@@ -6,7 +6,6 @@ frozen class; an adapter reads the same class back. Unknown names are refused by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -15,6 +14,7 @@ import attrs
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import Validator, excerpt
 from maka_trio.facts.json_value import JSON, JsonObject, check_json
+from maka_trio.secret_options import refuse_credentials
 
 T = TypeVar("T", bound="TypedOptions")
 
@@ -83,7 +83,7 @@ def whole(*, minimum: int) -> Validator:
 def number(*, minimum: float, maximum: float) -> Validator:
     """Validator of a number within bounds, or None."""
     return _check(
-        lambda value: type(value) in (int, float) and math.isfinite(value) and minimum <= value <= maximum,
+        lambda value: type(value) in (int, float) and minimum <= value <= maximum,
         f"a number from {minimum} to {maximum}",
     )
 
@@ -111,23 +111,35 @@ def words(*, blank: bool = False) -> Validator:
 
 def json_object() -> Validator:
     """Validator of a JSON object, or None."""
-    return _check(lambda value: isinstance(value, Mapping) and _is_json(value), "a JSON object")
+    return _json(lambda value: isinstance(value, Mapping), "a JSON object")
 
 
 def json_objects() -> Validator:
     """Validator of a tuple of JSON objects, or None."""
-    return _check(
-        lambda value: isinstance(value, tuple) and all(isinstance(item, Mapping) and _is_json(item) for item in value),
+    return _json(
+        lambda value: isinstance(value, tuple) and all(isinstance(item, Mapping) for item in value),
         "a list of JSON objects",
     )
 
 
-def _is_json(value: Any) -> bool:
-    try:
-        check_json(dict(value), what="option")
-    except InvalidInput:
-        return False
-    return True
+def check_option(value: object, name: str) -> None:
+    """Refuse an option that is no JSON, or that holds a credential.
+
+    Raises:
+        InvalidInput: names what is wrong. It does not quote the value, in which there may be a credential.
+    """
+    refuse_credentials(check_json(value, what=f"option {name}"), f"option {name}")
+
+
+def _json(test: Callable[[Any], bool], expected: str) -> Validator:
+    def validate(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if value is None:
+            return
+        if not test(value):
+            raise InvalidInput(f"option {attribute.name} is a {type(value).__name__}, not {expected}")
+        check_option(value, attribute.name)
+
+    return validate
 
 
 def hosted_tool_parts(tool: JsonObject) -> tuple[str, JsonObject]:
