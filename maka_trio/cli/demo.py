@@ -14,8 +14,9 @@ import trio
 from maka_trio.cli.demo_play import PlayOptions, perform
 from maka_trio.cli.interrupts import cancelled_by_signals
 from maka_trio.cli.providers import PROTOCOLS, dialect_name
-from maka_trio.cli.recording import read_recording
+from maka_trio.cli.recording import protocol_of, read_recording
 from maka_trio.cli.screen import stdout
+from maka_trio.request import ProviderKind
 
 LOG_NAME = "demo.sqlite"
 
@@ -31,7 +32,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     parser.add_argument("--log", metavar="PATH", type=Path, help="a folder or file to keep the log in; else temporary")
     parser.add_argument("--stream", metavar="FILE", type=Path, help="a recorded provider stream as the first answer")
-    parser.add_argument("--protocol", choices=list(PROTOCOLS), default="chat", help="the provider's protocol")
+    parser.add_argument("--protocol", choices=list(PROTOCOLS), help="the provider's; that of the recording, or chat")
     parser.add_argument("--name", metavar="DIALECT", help="the dialect of a recording from a compatible server")
     parser.add_argument("--slow", action="store_true", help="at a pace that a person can follow")
     parser.set_defaults(command=command)
@@ -39,11 +40,14 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def command(arguments: argparse.Namespace) -> int:
     """Run it."""
-    kind = PROTOCOLS[arguments.protocol]
+    recording = read_recording(arguments.stream) if arguments.stream is not None else None
+    kind = PROTOCOLS[arguments.protocol or "chat"]
+    if arguments.protocol is None and recording is not None:
+        kind = ProviderKind.OPENAI_COMPATIBLE if arguments.name is not None else protocol_of(recording)
     options = PlayOptions(
         kind=kind,
         dialect=dialect_name(kind, arguments.name),
-        recording=read_recording(arguments.stream) if arguments.stream is not None else None,
+        recording=recording,
         slow=arguments.slow,
         keeps_log=arguments.log is not None,
     )

@@ -6,11 +6,14 @@ No network and no trio: an adapter's decoder is all it takes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from maka_trio import limits
 from maka_trio.cli.usage import UsageError
-from maka_trio.errors import AdapterError, ModelError
+from maka_trio.errors import AdapterError, InvalidInput, ModelError
+from maka_trio.facts.codec import parse_json
+from maka_trio.facts.json_value import JsonObject
 from maka_trio.facts.message import Message
 from maka_trio.facts.model import ModelEvent, ModelStep
 from maka_trio.protocol.registry import adapter_for
@@ -21,6 +24,12 @@ from maka_trio.steps import StepBuilder
 
 NO_STEP_ID = "00000000-0000-0000-0000-000000000000"
 """As long as a real one, so that a call id is judged as in a run."""
+
+_LOOKED_AT = 64 * limits.KIB
+
+_ANTHROPIC = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta"})
+
+_KINDS = {"message": ProviderKind.ANTHROPIC, "response": ProviderKind.OPENAI_RESPONSES}
 
 
 def read_recording(path: Path) -> bytes:
@@ -35,6 +44,30 @@ def read_recording(path: Path) -> bytes:
     if len(body) > limits.RESPONSE_BYTES:
         raise UsageError(f"{path} is larger than any response may be: {limits.RESPONSE_BYTES} bytes")
     return body
+
+
+def protocol_of(body: bytes) -> ProviderKind:
+    """Which protocol a recording speaks, by the kinds of its first events; chat completions name none."""
+    if body.lstrip().startswith(b"{"):
+        said = _object(body)
+        return _KINDS.get(str(said.get("object", said.get("type"))), ProviderKind.OPENAI_CHAT_COMPLETIONS)
+    for _, piece in islice(wire_events(body[:_LOOKED_AT]), 16):
+        for event in SseDecoder().feed(piece + b"\n\n"):
+            said = _object(event.data)
+            kind = str(said.get("type"))
+            if kind.startswith("response."):
+                return ProviderKind.OPENAI_RESPONSES
+            if kind in _ANTHROPIC or (kind == "error" and "error" in said):
+                return ProviderKind.ANTHROPIC
+    return ProviderKind.OPENAI_CHAT_COMPLETIONS
+
+
+def _object(data: bytes) -> JsonObject:
+    try:
+        value = parse_json(data, what="the recording")
+    except InvalidInput:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 @frozen

@@ -21,7 +21,7 @@ from maka_trio.facts.event import Fact, InvocationEnded, ToolRejected, ToolSettl
 from maka_trio.facts.outcome import Cancelled, Completed, Failed
 from maka_trio.log.event_log import EventLog
 from maka_trio.testing import Call
-from tests.cli.cli_child import Here, environment, running
+from tests.cli.cli_child import PATIENCE, Here, environment, running
 
 
 def chat(*chunks: object) -> bytes:
@@ -204,16 +204,17 @@ def test_it_speaks_every_protocol(protocol: str, here: Here) -> None:
 
 def _corpus() -> list[Path]:
     folder = Path(os.environ.get("MAKA_TRIO_CORPUS", Path(__file__).parents[2].parent / "shared" / "corpus"))
-    names = {"openai_chat": "chat", "anthropic": "messages"}
+    names = ("openai_chat", "anthropic", "openai_responses")
     return [path for name in names for path in sorted((folder / "streams" / name).glob("*tool*.sse"))[:2]]
 
 
 @pytest.mark.parametrize("recording", _corpus(), ids=lambda path: path.name)
 def test_recordings_of_real_providers_can_be_the_first_answer(recording: Path, here: Here) -> None:
-    """Whatever a provider once streamed, the demo's promises are kept."""
-    protocol = {"openai_chat": "chat", "anthropic": "messages"}[recording.parent.name]
-    result = here("demo", "--stream", recording, "--protocol", protocol)
+    """Whatever a provider once streamed, the demo's promises are kept; the stream itself shows which protocol it is."""
+    result = here("demo", "--stream", recording)
     assert (result.status, result.err) == (0, "")
+    assert "truncated" not in result.out
+    assert "ended: failed" not in result.out
 
 
 async def test_ctrl_c_in_the_middle_ends_in_order_and_leaves_no_folder(
@@ -231,11 +232,11 @@ async def test_ctrl_c_in_the_middle_ends_in_order_and_leaves_no_folder(
 
 def test_it_waits_for_events_and_not_for_the_clock(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `--slow` there is no pause in it, however long pauses are."""
-    monkeypatch.setattr(demo_play, "WORD_SECONDS", 60.0)
-    monkeypatch.setattr(demo_play, "BEAT_SECONDS", 60.0)
+    monkeypatch.setattr(demo_play, "WORD_SECONDS", 600.0)
+    monkeypatch.setattr(demo_play, "BEAT_SECONDS", 600.0)
     started = time.monotonic()
     assert here("demo").status == 0
-    assert time.monotonic() - started < 50
+    assert time.monotonic() - started < 500
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,12 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path, temporary: dict
 
 def _bash(command: str, home: Path, env: dict[str, str]) -> tuple[str, str]:
     done = subprocess.run(
-        ["bash", "-c", command], env=environment(home, env), capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", command],
+        env=environment(home, env),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     return done.stdout, done.stderr
 
