@@ -14,12 +14,12 @@ from collections.abc import AsyncIterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-import h11
 import httpx
 import trio
 
 from maka_trio import limits
-from maka_trio.models.answer import AnswerReader, Head
+from maka_trio.models.answer import AnswerReader
+from maka_trio.models.head import Head
 from maka_trio.models.network import Wire
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -63,14 +63,19 @@ class Connection:
         self.origin = origin
         self.wire = wire
         self._ssl_context = ssl_context
-        self._answer = AnswerReader("", None)
+        self._answer = AnswerReader(None)
         self._body = b""  # read, and not given out yet
         self._kept_until = 0.0
 
     @property
     def expired(self) -> bool:
-        """Whether it was unused for too long, or the far side said something or closed it meanwhile."""
-        return trio.current_time() > self._kept_until or self.wire.readable
+        """Whether it was unused for too long."""
+        return trio.current_time() > self._kept_until
+
+    @property
+    def usable(self) -> bool:
+        """Whether the far side has neither said anything nor closed it since the last answer."""
+        return not self.wire.readable
 
     async def ask(self, request: httpx.Request) -> Head:
         """Send a request, opening the connection if need be, and return the head of its answer.
@@ -85,7 +90,7 @@ class Connection:
         if not self.wire.opened:
             await self._open()
         connection = next((value for name, value in request.headers.raw if name == b"connection"), None)
-        self._answer = answer = AnswerReader(request.method, connection)
+        self._answer = answer = AnswerReader(connection)
         with suppress(httpx.WriteError):  # a server that no longer listens may have answered already
             await self._send(request)
         while answer.head is None:
@@ -124,7 +129,7 @@ class Connection:
             body = answer.feed(await self.wire.read())
             if body or answer.fault is None:
                 return body
-        raise self._told(answer.fault) from answer.fault
+        raise self._told(answer.fault)
 
     def finish(self) -> bool:
         """The exchange is over. Returns whether the next one may use the connection.
@@ -137,13 +142,8 @@ class Connection:
         self._kept_until = trio.current_time() + limits.KEEPALIVE_SECONDS
         return True
 
-    def _told(self, fault: h11.RemoteProtocolError) -> httpx.TransportError:
-        """The parser's error with what it cannot know: who ended the connection, and whether it is HTTP at all."""
-        said, first_bytes = str(fault), self._answer.first_bytes
-        if not _begins_like_http(first_bytes):
-            return NotHttp(said, first_bytes)
-        return PeerClosed(said) if self.wire.peer_closed else httpx.RemoteProtocolError(said)
-
-
-def _begins_like_http(data: bytes) -> bool:
-    return data.startswith(b"HTTP/"[: len(data)])
+    def _told(self, fault: str) -> httpx.TransportError:
+        """The reader's fault with what it cannot know: who ended the connection."""
+        if self._answer.not_http:
+            return NotHttp(fault, self._answer.not_http)
+        return PeerClosed(fault) if self.wire.peer_closed else httpx.RemoteProtocolError(fault)

@@ -6,6 +6,7 @@ is said here.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -21,6 +22,7 @@ from maka_trio.models.masking import Secrets
 from maka_trio.models.transport import HttpTransport
 from maka_trio.models.wire_request import Post, resolve
 from maka_trio.protocol.adapter import Adapter, Decoder, EncodedRequest
+from maka_trio.protocol.failures import retry_after
 from maka_trio.protocol.scrub import bounded_text
 from maka_trio.records import define
 from maka_trio.request import ModelRequest
@@ -74,6 +76,7 @@ class Exchange:
             await self._take_answer(response)
         except ModelError as error:
             _name_server(error, self._url)
+            _note_wait(error, response)
             raise
         finally:
             await response.aclose()
@@ -207,7 +210,7 @@ class Exchange:
     async def _refusal(self, response: httpx.Response) -> ModelError:
         """What a status outside 2xx means. It is known whatever becomes of the body."""
         status = response.status_code
-        if response.is_redirect or response.is_informational:
+        if response.is_redirect:
             return AdapterError(f"status {status}: redirects are not followed; is base_url right?", status=status)
         body = b""
         if not _encoding(response):
@@ -243,6 +246,14 @@ def _name_server(error: ModelError, url: httpx.URL) -> None:
     """Say whose answer it was: a program talks to several providers, and a wrong base URL looks like a bad one."""
     error.message = f"{_server(url)}: {error.message}"
     error.args = (error.message,)
+
+
+def _note_wait(error: ModelError, response: httpx.Response) -> None:
+    """A header that says how long to wait counts beside an error in a successful answer, too."""
+    if not isinstance(error, ProviderFailure) or error.reason not in ("rate_limit", "provider_unavailable"):
+        return
+    if error.retry_after is None:
+        error.retry_after = retry_after(dict(response.headers.items()), time.time())
 
 
 def _network(message: str, *, replay_safe: bool) -> ProviderFailure:

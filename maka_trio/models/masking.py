@@ -33,7 +33,8 @@ class Secrets:
 
     def values(self) -> list[str]:
         """Everything that must not be shown."""
-        return [*self._credentials, *_configured(self._provider)]
+        named = (secret.value for secret in self._provider.secrets.values())
+        return [*self._credentials, *named, *_configured(self._provider)]
 
     def clean(self, error: MakaError) -> None:
         """Mask the error's text, in place, and cut its causes off, since they may quote anything."""

@@ -35,7 +35,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
         self._ssl_context = ssl_context
         self._ssl_lock = trio.Lock()
         self._sockets = Sockets()
-        self._unused: list[Connection] = []
+        self._unused: list[Connection] = []  # in the order in which they were put back
         self._holders = 0
 
     @property
@@ -90,19 +90,15 @@ class HttpTransport(httpx.AsyncBaseTransport):
     def _connection(self, url: httpx.URL, clock: Clock) -> Connection:
         """An unused connection that still stands, the one used last; else a new one, not yet open."""
         origin = Origin.of(url)
-        self._drop_dead()
-        for connection in reversed(self._unused):
-            if connection.origin == origin:
-                self._unused.remove(connection)
+        while self._unused and self._unused[0].expired:
+            self._unused.pop(0).wire.close()
+        for connection in [connection for connection in reversed(self._unused) if connection.origin == origin]:
+            self._unused.remove(connection)
+            if connection.usable:
                 connection.wire.resume(clock)
                 return connection
-        return Connection(origin, Wire(self._sockets, clock), self._ssl_context)
-
-    def _drop_dead(self) -> None:
-        """Close the connections that were kept for too long or that the server has closed."""
-        for connection in [connection for connection in self._unused if connection.expired]:
-            self._unused.remove(connection)
             connection.wire.close()
+        return Connection(origin, Wire(self._sockets, clock), self._ssl_context)
 
     def _put_back(self, connection: Connection) -> None:
         """Keep a connection whose answer has ended and that can be used again, or close it."""

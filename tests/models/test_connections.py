@@ -27,6 +27,7 @@ from tests.models.raw_server import (
 
 CHUNKED_ANSWER = STREAM_HEAD + chunk(b"end\n") + LAST_CHUNK
 COUNTED_ANSWER = answer(b"end\n", EVENT_STREAM)
+KEPT_ANSWER = answer(b"end\n", EVENT_STREAM, b"connection: keep-alive\r\n")
 
 
 async def ask(models: ModelExecutor, server: RawServer) -> None:
@@ -41,7 +42,7 @@ async def test_a_connection_is_used_again(server: RawServer) -> None:
 
         async def serve() -> None:
             peer = await server.accept()
-            for pieces in (CHUNKED_ANSWER, COUNTED_ANSWER, CHUNKED_ANSWER):
+            for pieces in (CHUNKED_ANSWER, COUNTED_ANSWER, KEPT_ANSWER):
                 await peer.read_request()
                 await peer.send(pieces)
             await peer.read_request()
@@ -142,6 +143,51 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server:
         await ask(models, server)
 
 
+@pytest.mark.parametrize("closed", [0, 1])
+async def test_of_several_connections_one_that_stands_is_used(server: RawServer, closed: int) -> None:
+    """Whichever of two the server has closed; the other serves the next request, which opens none."""
+    async with executor() as models, trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(ask, models, server)
+        peers = [await server.accept(), await server.accept()]
+        for peer in peers:
+            await peer.read_request()
+            await peer.send(CHUNKED_ANSWER)
+        while models.statistics().unused_connections < 2:
+            await trio.lowlevel.checkpoint()
+        await peers.pop(closed).aclose()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        nursery.start_soon(ask, models, server)
+        await peers[0].read_request()
+        await peers[0].send(CHUNKED_ANSWER)
+    assert not server.has_waiting()
+
+
+async def test_a_connection_that_was_unused_for_long_is_not_used(server: RawServer, skipping_clock: MockClock) -> None:
+    """A server may be about to close it. It is closed when the next request comes."""
+    async with executor() as models, trio.open_nursery() as nursery:
+        closed = trio.Event()
+
+        async def serve() -> None:
+            peer = await server.accept()
+            await peer.read_request()
+            await peer.send(CHUNKED_ANSWER)
+            await peer.assert_closed()
+            closed.set()
+
+        async def serve_again() -> None:
+            peer = await server.accept()
+            await peer.read_request()
+            await closed.wait()
+            await peer.send(CHUNKED_ANSWER)
+
+        nursery.start_soon(serve)
+        await ask(models, server)
+        await trio.sleep(limits.KEEPALIVE_SECONDS + 1)
+        nursery.start_soon(serve_again)
+        await ask(models, server)
+
+
 async def test_a_lost_race_with_the_servers_closing_is_no_retry_of_ours(server: RawServer) -> None:
     """A request that meets a closing connection fails as replay-safe; it is sent once."""
     requests = 0
@@ -176,12 +222,12 @@ async def test_unused_connections_are_few(server: RawServer) -> None:
 
     async with executor() as models, trio.open_nursery() as nursery:
         everyone = trio.Event()
-        for _ in range(crowd):
-            nursery.start_soon(ask, models, server)
-        for _ in range(crowd):
-            nursery.start_soon(serve, await server.accept(), everyone)
-        everyone.set()
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        async with trio.open_nursery() as asking:
+            for _ in range(crowd):
+                asking.start_soon(ask, models, server)
+            for _ in range(crowd):
+                nursery.start_soon(serve, await server.accept(), everyone)
+            everyone.set()
         assert models.statistics().unused_connections == limits.IDLE_CONNECTIONS
         assert models.statistics().open_connections == limits.IDLE_CONNECTIONS
 
@@ -292,7 +338,7 @@ async def test_a_tls_peer_that_answers_nothing_does_not_hold_us(
     """Neither during the handshake nor in the middle of an answer is the peer waited for."""
     models = executor(ssl_context=client_tls)
     async with listening(server_tls) as server:
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             async with models.stream(request(server.base_url)) as stream:
                 peer = await server.accept()  # and no handshake
                 await stream.aclose()

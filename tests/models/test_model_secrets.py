@@ -11,10 +11,13 @@ from urllib.parse import quote
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from maka_trio.errors import AdapterError, ModelError
+from maka_trio.facts.message import Message
+from maka_trio.models import ModelExecutor
 from maka_trio.models.masking import Secrets
-from maka_trio.request import ApiKey, Credentials, RequestHeaders
+from maka_trio.request import ApiKey, Credentials, ModelRequest, ProviderConfig, ProviderKind, RequestHeaders
 from tests.models.line_protocol import KEY, LineAdapter, executor, provider, request
 from tests.models.raw_server import EVENT_STREAM, STREAM_HEAD, Peer, RawServer, answer, chunk
 
@@ -22,7 +25,8 @@ QUERY_KEY = "qk-0123456789/abcdef"
 HEADER_KEY = "hk-0123456789abcdef"
 OVERLAY_KEY = "ok-0123456789abcdef"
 PASSWORD = "pw-0123456789abcdef"
-ALL_KEYS = (KEY, QUERY_KEY, HEADER_KEY, OVERLAY_KEY, PASSWORD)
+OPTION_KEY = "sk-option-0123456789/abcdef"
+ALL_KEYS = (KEY, QUERY_KEY, HEADER_KEY, OVERLAY_KEY, PASSWORD, OPTION_KEY)
 
 
 def shown(error: BaseException) -> str:
@@ -41,13 +45,14 @@ async def provoke(server: RawServer, script: Callable[[Peer], Awaitable[None]]) 
     """The error of one request whose configuration is full of secrets."""
     base = f"http://user:{PASSWORD}@127.0.0.1:{server.port}/v1?key={quote(QUERY_KEY, safe='')}"
     settings: dict[str, Any] = {"headers": {"x-key": HEADER_KEY}, "body_overlay": {"deep": [{"token": OVERLAY_KEY}]}}
+    settings["secrets"] = {"tools": ApiKey(OPTION_KEY)}
 
     async def serve() -> None:
         await script(await server.accept())
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        async with executor(idle_timeout=0.5).stream(request(base, **settings)) as stream:
+        async with executor().stream(request(base, **settings)) as stream:
             with pytest.raises(ModelError) as caught:
                 async for _ in stream:
                     pass
@@ -130,7 +135,10 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 async def test_what_a_server_echoes_is_masked(
-    server: RawServer, place: Callable[[Peer], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    server: RawServer,
+    place: Callable[[Peer], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
+    skipping_clock: MockClock,
 ) -> None:
     """Wherever the keys come back, whole, encoded or cut, they are not in the error nor in its causes."""
     caplog.set_level(logging.INFO)
@@ -244,6 +252,18 @@ async def test_each_request_asks_for_its_own_credentials(server: RawServer) -> N
     assert seen == [b"first-token", b"second-token"]
 
 
+@pytest.mark.parametrize("secret", ["front-of-it/rest-of-it", 'front-of-it"rest-of-it', "front-of-it rest-of-it"])
+def test_a_secret_is_masked_to_its_end(secret: str) -> None:
+    """Its spellings in a URL and in JSON begin as it does itself; none may hide where another one goes on."""
+    secrets = Secrets(provider("http://x/v1"))
+    secrets.add({"x-key": secret})
+    for spelling in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1]):
+        error = AdapterError(f"a {spelling} b {spelling[:-3]} c")
+        secrets.clean(error)
+        assert "rest" not in str(error)
+        assert "front" not in str(error)
+
+
 def test_ordinary_words_are_not_masked() -> None:
     """Short values of headers and overlay are no secrets; masking them would spoil every message."""
     secrets = Secrets(provider("http://x/v1", headers={"x-mode": "fast"}, body_overlay={"effort": "low", "n": 1}))
@@ -251,3 +271,77 @@ def test_ordinary_words_are_not_masked() -> None:
     error = AdapterError("the Bearer was too fast and too low")
     secrets.clean(error)
     assert str(error) == "the Bearer was too fast and too low"
+
+
+HOSTED = {
+    ProviderKind.OPENAI_RESPONSES: {
+        "openai": {"hosted_tools": [{"id": "openai.mcp", "args": {"authorization": {"$secret": "tools"}}}]}
+    },
+    ProviderKind.ANTHROPIC: {"anthropic": {"mcp_servers": [{"authorization_token": {"$secret": "tools"}}]}},
+    ProviderKind.OPENAI_CHAT_COMPLETIONS: {"openai": {"data_sources": [{"token": {"$secret": "tools"}}]}},
+    ProviderKind.OPENAI_COMPATIBLE: {"x": {"tools": [{"headers": {"a": {"$secret": "tools"}}}]}},
+}
+
+
+def hosted_request(kind: ProviderKind, base_url: str) -> ModelRequest:
+    """A request whose options refer to a secret."""
+    name = "x" if kind is ProviderKind.OPENAI_COMPATIBLE else None
+    config = ProviderConfig(kind, "m", base_url, ApiKey(KEY), name=name, secrets={"tools": ApiKey(OPTION_KEY)})
+    return ModelRequest(config, [Message.user("hi")], provider_options=HOSTED[kind])
+
+
+SAID = json.dumps({"error": {"message": f"no {OPTION_KEY} nor {quote(OPTION_KEY, safe='')}"}}).encode()
+ECHOES = {
+    "an error body": [answer(SAID, status=b"401 Unauthorized")],
+    "html": [answer(b"<html>" + SAID, b"content-type: text/html\r\n")],
+    "a bad chunk": [STREAM_HEAD, SAID + b"\r\n"],
+    "the answer": [STREAM_HEAD, chunk(b"data: " + SAID + b"\n\n")],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTED)
+@pytest.mark.parametrize("said", ECHOES)
+async def test_a_secret_of_the_options_is_sent_and_shown_nowhere(
+    server: RawServer, kind: ProviderKind, said: str
+) -> None:
+    """The body carries it where the options name it; what the server says of it is masked, in every protocol."""
+    asked = hosted_request(kind, server.base_url)
+    bodies: list[bytes] = []
+
+    async def serve() -> None:
+        peer = await server.accept()
+        bodies.append((await peer.read_request()).body)
+        await peer.send(*ECHOES[said])
+        await peer.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        async with ModelExecutor(5) as models, models.stream(asked) as stream:
+            with pytest.raises(ModelError) as caught:
+                async for _ in stream:
+                    pass
+    assert bodies[0].count(OPTION_KEY.encode()) == 1
+    assert b"$secret" not in bodies[0]
+    assert_clean(shown(caught.value))
+    assert "no [secret] nor [secret]" in str(caught.value)
+    assert_clean(repr(asked))
+
+
+@pytest.mark.parametrize("kind", HOSTED)
+async def test_the_window_counts_what_is_sent(server: RawServer, kind: ProviderKind) -> None:
+    """The bytes of the body with the secret in it, not of its name."""
+    async with trio.open_nursery() as nursery:
+        seen: list[tuple[int, int]] = []
+        models = ModelExecutor(5)
+
+        async def serve() -> None:
+            peer = await server.accept()
+            received = await peer.read_request()
+            seen.append((len(received.body), models.statistics().window_used))
+            await peer.aclose()
+
+        nursery.start_soon(serve)
+        async with models, models.stream(hosted_request(kind, server.base_url)) as stream:
+            with pytest.raises(ModelError):
+                await anext(stream)
+    assert seen[0][0] == seen[0][1]

@@ -49,7 +49,7 @@ async def answered(server: RawServer, *pieces: bytes) -> AsyncGenerator[ModelStr
         nursery.start_soon(serve)  # noqa: ASYNC113  # it may begin whenever it likes
         async with executor().stream(request(server.base_url)) as stream:
             yield stream
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await closed.wait()
 
 
@@ -202,7 +202,7 @@ async def test_closing_shuts_the_connection_before_it_returns(server: RawServer)
         await stream.aclose()
         assert models.statistics().open_connections == 0
         assert models.statistics().window_used == 0
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await peer.assert_closed()
 
 

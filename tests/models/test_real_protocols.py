@@ -184,6 +184,43 @@ async def test_refusals_are_classified(server: RawServer, kind: ProviderKind) ->
         assert KEY not in str(error)
 
 
+RESPONSES = ProviderKind.OPENAI_RESPONSES
+LIMITED = {"type": "error", "error": {"code": 429, "type": "rate_limit_error", "message": "slow"}}
+
+
+@pytest.mark.parametrize("kind", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("streamed", [False, True], ids=["document", "stream"])
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (b"retry-after: 3\r\n", 3.0),
+        (b"retry-after-ms: 250\r\nretry-after: 9\r\n", 0.25),
+        (b"retry-after: 0\r\n", None),
+        (b"retry-after: soon\r\n", None),
+        (b"", None),
+    ],
+)
+async def test_a_wait_beside_an_error_in_a_successful_answer_counts(
+    server: RawServer, kind: ProviderKind, streamed: bool, header: bytes, seconds: float | None
+) -> None:
+    """Some servers say 200, state a limit in the body and the wait in the head, as they would beside a 429."""
+    if streamed:
+        head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\n" + header + b"\r\n")
+        error = await failure(kind, server, head, chunk(sse(**LIMITED)), LAST_CHUNK)
+    else:
+        error = await failure(kind, server, answer(json.dumps(LIMITED).encode(), JSON, header))
+    assert isinstance(error, ProviderFailure)
+    assert (error.reason, error.retry_after) == ("rate_limit", seconds)
+
+
+async def test_a_wait_says_nothing_of_a_broken_answer(server: RawServer) -> None:
+    """It is about the provider's own trouble: what was cut may be asked for again as ever."""
+    head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nretry-after: 3\r\n\r\n")
+    error = await failure(CHAT, server, head, chunk(CHAT_TEXT), LAST_CHUNK)
+    assert isinstance(error, ProviderFailure)
+    assert (error.reason, error.retry_after) == ("stream_truncated", None)
+
+
 async def test_an_overflow_is_told_by_its_code(server: RawServer) -> None:
     """Also in a document under status 200."""
     body = json.dumps({"error": {"code": "context_length_exceeded", "message": "long"}}).encode()
