@@ -1,6 +1,7 @@
 """What a model request is made of: the provider's configuration, credentials, and the request itself.
 
-Secrets live in `ApiKey` and `RequestHeaders` alone. They show in no repr and take no part in `route_identity`.
+Secrets live in `ApiKey` and `RequestHeaders` alone. They show in no repr and take no part in `route_identity`. Provider
+options hold none: they refer to `ProviderConfig.secrets` by name.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from maka_trio.facts.json_value import JsonObject, copied_object
 from maka_trio.facts.message import Message, PromptMessage, SystemMessage
 from maka_trio.facts.opening import RequestSurface, ToolDefinition
 from maka_trio.records import frozen
+from maka_trio.secret_options import check_references, refuse_credentials, refuse_values
 
 T = TypeVar("T")
 
@@ -111,6 +113,16 @@ def _auth_kind(value: ProviderAuth) -> str:
     return f"{value!r}" if isinstance(value, (ApiKey, RequestHeaders)) else "<callable>"
 
 
+def _secrets(value: Mapping[str, ApiKey]) -> dict[str, ApiKey]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"secrets must be a mapping of names to ApiKey, not {type(value).__name__}")
+    for name, key in value.items():
+        bounds.utf8_size(name, "the name of a secret")
+        if not isinstance(key, ApiKey):
+            raise InvalidInput(f"the secret {bounds.excerpt(name)} must be an ApiKey, not {type(key).__name__}")
+    return dict(value)
+
+
 def _overlay(value: JsonObject | None) -> JsonObject | None:
     return None if value is None else copied_object(value, what="body_overlay")
 
@@ -129,6 +141,8 @@ class ProviderConfig:
         body_overlay: merged into the body; a key that the body already has is refused.
         dialect: how an `OPENAI_COMPATIBLE` server differs, where `name` is not in the table of known servers or
             the table does not fit.
+        secrets: what `{"$secret": "name"}` in provider options stands for, by name: credentials of tools that the
+            provider calls. They are put into the body as it goes out; the log and every digest hold the name.
     """
 
     kind: ProviderKind = attrs.field(validator=bounds.instance(ProviderKind))
@@ -139,6 +153,7 @@ class ProviderConfig:
     headers: dict[str, str] = attrs.field(factory=dict, converter=_header_map, repr=_names_only)
     body_overlay: JsonObject | None = attrs.field(default=None, converter=_overlay, repr=_names_only)
     dialect: Dialect | None = attrs.field(default=None, validator=bounds.optional(bounds.instance(Dialect)))
+    secrets: dict[str, ApiKey] = attrs.field(factory=dict, converter=_secrets, repr=_names_only)
 
     def __attrs_post_init__(self) -> None:
         if (self.kind is ProviderKind.OPENAI_COMPATIBLE) != (self.name is not None):
@@ -256,8 +271,27 @@ def _begins_with(prompt: tuple[PromptMessage, ...], earlier: tuple[PromptMessage
 
 
 def checked_options(value: JsonObject) -> JsonObject:
-    """Provider options, checked and copied. Raises InvalidInput."""
-    return copied_object(value, what="provider_options")
+    """Provider options, checked and copied. Raises InvalidInput, also for a credential among them."""
+    options = copied_object(value, what="provider_options")
+    refuse_credentials(options, "provider_options")
+    return options
+
+
+def check_secrets(options: JsonObject, provider: ProviderConfig) -> None:
+    """Refuse options that refer to secrets the provider has not, or that hold one it has. Raises InvalidInput."""
+    if options:
+        check_references(options, provider.secrets)
+        refuse_values(options, _secret_values(provider), "provider_options")
+
+
+def _secret_values(provider: ProviderConfig) -> list[str]:
+    named = [secret.value for secret in provider.secrets.values()]
+    match provider.auth:
+        case ApiKey(value=value):
+            return [value, *named]
+        case RequestHeaders(values=values):
+            return [*values.values(), *named]
+    return named
 
 
 @frozen
@@ -276,6 +310,9 @@ class ModelRequest:
         default=None, validator=bounds.optional(bounds.integer(minimum=1, maximum=limits.MAX_OUTPUT_TOKENS))
     )
     memo: PromptMemo = attrs.field(factory=PromptMemo, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_secrets(self.provider_options, self.provider)
 
 
 _encode_message = encoder(PromptMessage)

@@ -19,7 +19,7 @@ from maka_trio.facts.message import (
     TextOutput,
     ToolMessage,
 )
-from maka_trio.protocol.media import IMAGE_TYPES, base64_text, left_out, require_bytes
+from maka_trio.protocol.media import IMAGE_TYPES, NO_IMAGE, base64_text, left_out, require_bytes, under_true_type
 
 Block = dict[str, JSON]
 
@@ -66,6 +66,11 @@ def result_block(answer: ToolMessage, wire_id: str) -> Block:
 
 def _media_block(part: MediaContent, citations: bool) -> Block:
     require_bytes(part)
+    media = under_true_type(part)
+    return {"type": "text", "text": left_out(part, NO_IMAGE)} if media is None else _block_of(media, citations)
+
+
+def _block_of(part: MediaContent, citations: bool) -> Block:
     media_type = part.media_type.lower()
     if media_type in IMAGE_TYPES:
         return {"type": "image", "source": _source(part, media_type)}

@@ -39,7 +39,8 @@ class AnthropicOptions(options.TypedOptions):
         cache: `5m` or `1h` marks the tools, the system text and the newest messages for the prompt cache.
         citations: documents in user messages may be cited.
         hosted_tools: tools that run at the provider, each `{"id": "anthropic.web_search_20250305", "args": {...}}`.
-        mcp_servers, container, context_management: as the vendor defines them.
+        mcp_servers, container, context_management: as the vendor defines them. A credential in one of them is
+            `{"$secret": "name"}`, for one of `ProviderConfig.secrets`.
         temperature, top_p, top_k, stop_sequences, service_tier: as the vendor defines them.
         user_id: an opaque id of the end user.
         betas: values of the `anthropic-beta` header.
@@ -80,6 +81,7 @@ class AnthropicOptions(options.TypedOptions):
             raise InvalidInput("option thinking excludes thinking_budget")
         if self.container is not None and not isinstance(self.container, (str, dict)):
             raise InvalidInput("option container must be an id or an object")
+        options.check_option(self.container, "container")
         for tool in self.hosted_tools:
             hosted_tool(tool)
 

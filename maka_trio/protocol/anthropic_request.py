@@ -13,6 +13,7 @@ from maka_trio.facts.opening import ToolDefinition
 from maka_trio.protocol.anthropic_messages import Conversation, Message
 from maka_trio.protocol.anthropic_options import AnthropicOptions, hosted_tool
 from maka_trio.request import ModelRequest
+from maka_trio.secret_options import filled_in
 
 VERSION = "2023-06-01"
 """The protocol version this adapter speaks."""
@@ -38,7 +39,7 @@ def encode_body(request: ModelRequest, options: AnthropicOptions) -> dict[str, J
     if system:
         body["system"] = system
     body.update(_tools(request, options, conversation.tools_called))
-    body.update(_settings(options))
+    body.update({name: filled_in(value, request.provider.secrets) for name, value in _settings(options).items()})
     if options.cache:
         _mark_cache(body, newest, options.cache)
     return {**body, "messages": conversation.raw(newest)}
@@ -73,7 +74,7 @@ def _system(texts: Sequence[str]) -> JSON:
 
 def _tools(request: ModelRequest, options: AnthropicOptions, called: Collection[str]) -> dict[str, JSON]:
     tools: list[JSON] = [_tool(definition) for definition in request.tools]
-    tools += [hosted_tool(tool) for tool in options.hosted_tools]
+    tools += [filled_in(hosted_tool(tool), request.provider.secrets) for tool in options.hosted_tools]
     if tools:
         _check_names(tools)
         choice = _tool_choice(options, tools)

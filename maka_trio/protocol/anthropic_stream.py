@@ -65,6 +65,7 @@ class AnthropicDecoder(StreamDecoder):
         self._usage = _Usage()
         self._local_calls = False
         self._stop = Delta()
+        self._reason: FinishReason | None = None
 
     # --- events --------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class AnthropicDecoder(StreamDecoder):
             self.on_end()
             return
         payload = parse_payload(_EVENTS, event.data, event.offset)
-        if "error" in (payload.type, event.name) or (payload.error and payload.type is None):
+        if "error" in (payload.type, event.name) or payload.error:
             raise self._error(parse_payload(_ANY, event.data, event.offset))
         match payload.type or event.name:
             case "content_block_delta":
@@ -85,6 +86,7 @@ class AnthropicDecoder(StreamDecoder):
                 self._block_stop(self._index(payload))
             case "message_start":
                 self._message_start(payload.message or {})
+                self._stopped_early(payload.message or {})
             case "message_delta":
                 self._message_delta(payload.delta or Delta(), payload.usage)
             case "message_stop":
@@ -105,9 +107,9 @@ class AnthropicDecoder(StreamDecoder):
     def document(self, body: bytes) -> list[ModelEvent]:
         """The events of a whole message that came instead of a stream."""
         message = parse_payload(_ANY, body)
+        if isinstance(message, dict) and message.get("error"):
+            raise self._error(message)
         if not isinstance(message, dict) or not isinstance(message.get("content"), list):
-            if isinstance(message, dict) and message.get("error"):
-                raise self._error(message)
             raise AdapterError(f"the answer is no Anthropic message: {quoted(body)}")
         check_depth(message, body.decode(), "the message")
         self._message_start(message)
@@ -136,8 +138,29 @@ class AnthropicDecoder(StreamDecoder):
         if usage is not None:
             self._usage.state(usage)
         if delta.stop_reason:
-            self._stop = delta
+            self._stated(delta)
             self.in_grace = not self._stop_required and not self._blocks
+
+    def _stated(self, stop: Delta) -> None:
+        """The message says why it stops. Of natural ends the last counts; one that was cut stays cut, whatever follows.
+
+        Raises:
+            ModelRefused: the model refused.
+            AdapterError: the reason makes no step.
+        """
+        if stop.stop_reason == "refusal":
+            raise ModelRefused(_refusal(stop.stop_details))
+        reason = _REASONS.get(stop.stop_reason or "")
+        if reason is None:
+            raise AdapterError(f"the message did not complete: stop_reason is {excerpt(stop.stop_reason)}")
+        if self._reason is not FinishReason.LENGTH:
+            self._reason, self._stop = reason, stop
+
+    def _stopped_early(self, message: Json) -> None:
+        """A message that starts has not ended. If it says all the same that it was cut or refused, it is believed."""
+        reason = _text(message, "stop_reason")
+        if reason == "refusal" or _REASONS.get(reason or "") is FinishReason.LENGTH:
+            self._stated(Delta(stop_reason=reason))
 
     def _finish(self) -> None:
         for block in tuple(self._blocks.values()):
@@ -145,12 +168,9 @@ class AnthropicDecoder(StreamDecoder):
                 raise AdapterError(f"the message stopped inside a {excerpt(block.kind)} block")
             block.close()
         self._blocks.clear()
-        raw = self._stop.stop_reason
-        if raw == "refusal":
-            raise ModelRefused(_refusal(self._stop.stop_details))
-        reason = _REASONS.get(raw or "")
+        reason = self._reason
         if reason is None:
-            raise AdapterError(f"the message did not complete: stop_reason is {excerpt(raw)}")
+            raise AdapterError("the message did not complete: stop_reason is None")
         if reason is FinishReason.STOP and self._local_calls:
             reason = FinishReason.TOOL_CALLS
         self._hosted.defer_rest()

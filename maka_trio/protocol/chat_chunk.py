@@ -48,6 +48,7 @@ class Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     index: int | None = None
     message: Delta | None = None
+    error: Any = None
 
 
 class Chunk(msgspec.Struct, gc=False):

@@ -89,7 +89,8 @@ class ChatOptions:
         parallel_tool_calls: False allows at most one call in a step.
         web_search: options of the vendor's own search, for models that have it; an empty object for its defaults.
         service_tier, store, metadata, user, prompt_cache_key, safety_identifier: as the vendor defines them.
-        extra: options that only the server knows, sent as they are.
+        extra: options that only the server knows, sent as they are, but for `{"$secret": "name"}`, which stands for
+            one of `ProviderConfig.secrets`.
     """
 
     temperature: float | None = attrs.field(default=None, validator=options.number(minimum=0, maximum=2))

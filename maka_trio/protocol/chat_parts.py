@@ -9,7 +9,15 @@ from collections.abc import Sequence
 
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.message import ContentPart, MediaContent, TextContent
-from maka_trio.protocol.media import IMAGE_TYPES, base64_text, left_out, media_url, require_bytes
+from maka_trio.protocol.media import (
+    IMAGE_TYPES,
+    NO_IMAGE,
+    base64_text,
+    left_out,
+    media_url,
+    require_bytes,
+    under_true_type,
+)
 
 _AUDIO_FORMATS = {
     "audio/wav": "wav",
@@ -37,6 +45,11 @@ def content_part(part: ContentPart, *, strict: bool) -> JSON:
     if isinstance(part, TextContent):
         return text_part(part.text)
     require_bytes(part)
+    media = under_true_type(part)
+    return text_part(left_out(part, NO_IMAGE)) if media is None else _media(media, strict=strict)
+
+
+def _media(part: MediaContent, *, strict: bool) -> JSON:
     media_type = part.media_type.lower()
     if media_type in IMAGE_TYPES or (media_type.startswith("image/") and not strict):
         return _image(part)

@@ -15,6 +15,7 @@ from maka_trio.facts.opening import ToolDefinition
 from maka_trio.protocol.chat_messages import ChatMessages
 from maka_trio.protocol.chat_options import STRICT_KEY, read_options, tool_choice
 from maka_trio.request import ModelRequest, ProviderKind
+from maka_trio.secret_options import filled_in
 
 _TOKEN_KEYS = ("max_tokens", "max_completion_tokens")
 _COMPLETION_TOKENS_MODELS = re.compile(r"(o\d|gpt-[5-9]|gpt-\d\d)\b")
@@ -51,7 +52,8 @@ def encode_chat(request: ModelRequest, dialect: Dialect) -> dict[str, JSON]:
         body["tool_choice"] = tool_choice(options.pop("tool_choice", "auto"), names)
     elif "tools" not in options:  # servers have tools of their own, which are given as an option
         options = _without_tools(options)
-    return _with_options(body, options)
+    secrets = request.provider.secrets
+    return _with_options(body, {name: filled_in(value, secrets) for name, value in options.items()})
 
 
 def _without_tools(options: dict[str, JSON]) -> dict[str, JSON]:

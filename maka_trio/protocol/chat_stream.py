@@ -2,7 +2,11 @@
 
 An answer is complete once its finish reason is known and nothing more can be said of it: usage came with the reason
 or after it, `[DONE]` came, or the transport gave up waiting. Until then trailing usage may still come, and some
-servers send more text.
+servers send more text. Counts are totals of which the last one stated counts, of those stated until then: an answer
+whose reason and usage are known is complete, and nobody waits to see whether its server has yet another count.
+
+Of several finish reasons the worst counts: an answer that was cut once stays cut, and one that says it was filtered
+or failed, in a reason or in an error anywhere beside it, makes no step.
 """
 
 from __future__ import annotations
@@ -108,16 +112,27 @@ class ChatDecoder(StreamDecoder):
         for choice in chunk.choices or ():
             if not choice.index:
                 self._on_choice(choice)
-        if chunk.usage is not None:
+        if isinstance(chunk.x_groq, dict):
+            self._on_groq(chunk.x_groq, chunk.usage)
+        elif chunk.usage is not None:
             self._on_usage(chunk.usage)
-        elif isinstance(chunk.x_groq, dict) and chunk.x_groq.get("usage"):
-            self._on_usage(chunk.x_groq["usage"])
+
+    def _on_groq(self, stated: dict[str, Any], usage: object) -> None:
+        """What one server says beside its chunks: an error that stopped the answer, and usage."""
+        if stated.get("error"):
+            raise self._classified(stated)
+        if usage is not None:
+            self._on_usage(usage)
+        elif stated.get("usage"):
+            self._on_usage(stated["usage"])
 
     def _on_metadata(self, chunk: Chunk) -> None:
         self._id, self._model = chunk.id, chunk.model
         self.answer.metadata(_word(chunk.id), _word(chunk.model), _seconds(chunk.created))
 
     def _on_choice(self, choice: Choice) -> None:
+        if choice.error:
+            raise self._classified({"error": choice.error})
         if choice.delta is not None:
             self._on_delta(choice.delta)
         if choice.message is not None and self._dialect.whole_messages:
@@ -186,10 +201,12 @@ class ChatDecoder(StreamDecoder):
     # --- the end -----------------------------------------------------------------------------------------
 
     def _on_reason(self, reason: str) -> None:
-        if self._reason != reason:
-            self._stated = meaning(reason, self._dialect, replay_safe=self.replay_safe)
-            self._reason = reason
-            self.in_grace = True
+        if self._reason == reason:
+            return
+        stated = meaning(reason, self._dialect, replay_safe=self.replay_safe)
+        if self._stated is not FinishReason.LENGTH:  # what was cut once is not made whole by a later word
+            self._stated, self._reason = stated, reason
+        self.in_grace = True
 
     def _on_done(self) -> None:
         if self._reason is None:
@@ -245,6 +262,9 @@ class ChatDecoder(StreamDecoder):
             value = msgspec.json.decode(data)
         except (msgspec.MsgspecError, RecursionError) as error:  # fields that nobody typed were never looked at
             return self._malformed(error, data, None)
+        return self._classified(value)
+
+    def _classified(self, value: object) -> ModelError:
         return classify_error(value, CHAT_RULES, replay_safe=self.replay_safe, observed_output=self.observed_output)
 
     def _malformed(self, error: Exception, data: bytes, offset: int | None) -> ModelError:
@@ -255,7 +275,7 @@ class ChatDecoder(StreamDecoder):
             value = None
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(first, dict) and first.get("error"):
-            return classify_error(first, CHAT_RULES, replay_safe=self.replay_safe, observed_output=self.observed_output)
+            return self._classified(first)
         where = "" if offset is None else f" at byte {offset}"
         return AdapterError(
             f"the answer{where} is not what the protocol allows: {error}: {quoted(data)}", offset=offset

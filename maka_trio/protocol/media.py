@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 
+import attrs
+
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.image_type import true_type
 from maka_trio.facts.message import MediaContent
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -22,6 +25,17 @@ def require_bytes(part: MediaContent) -> None:
         raise InvalidInput(f"media artifact {excerpt(part.artifact)} must be read before a request is made of it")
 
 
+def under_true_type(part: MediaContent) -> MediaContent | None:
+    """The media under the type that their bytes have; None for bytes that are not the image they are called.
+
+    What lies behind a URL is what it is called.
+    """
+    found = part.media_type if part.data is None else true_type(part.media_type, part.data)
+    if found is None or found == part.media_type:
+        return part if found else None
+    return attrs.evolve(part, media_type=found)
+
+
 def base64_text(data: bytes) -> str:
     """The bytes in base64."""
     return base64.b64encode(data).decode()
@@ -32,6 +46,9 @@ def media_url(part: MediaContent) -> str:
     if part.data is None:
         return part.url or ""
     return f"data:{part.media_type};base64,{base64_text(part.data)}"
+
+
+NO_IMAGE = "its bytes are no image of a known kind"
 
 
 def left_out(part: MediaContent, why: str | None = None) -> str:

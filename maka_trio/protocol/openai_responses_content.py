@@ -15,7 +15,7 @@ from maka_trio.facts.message import (
     TextOutput,
     ToolOutput,
 )
-from maka_trio.protocol.media import IMAGE_TYPES, left_out, media_url, require_bytes
+from maka_trio.protocol.media import IMAGE_TYPES, NO_IMAGE, left_out, media_url, require_bytes, under_true_type
 
 Item = dict[str, JSON]
 
@@ -65,6 +65,11 @@ def output_text(output: ToolOutput) -> str:
 
 def _media(part: MediaContent) -> Item:
     require_bytes(part)
+    media = under_true_type(part)
+    return {"type": "input_text", "text": left_out(part, NO_IMAGE)} if media is None else _item(media)
+
+
+def _item(part: MediaContent) -> Item:
     media_type = part.media_type.lower()
     if media_type in IMAGE_TYPES:
         return {"type": "input_image", "image_url": media_url(part), "detail": part.detail or "auto"}

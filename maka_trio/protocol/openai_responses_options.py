@@ -51,7 +51,8 @@ class ResponsesOptions(options.TypedOptions):
         parallel_tool_calls: False allows at most one call in a step.
         strict_tools: let the vendor enforce the schemas of function tools.
         tool_formats: for tools whose input is a string: tool name to the vendor's `format` (a grammar).
-        hosted_tools: tools that run at the provider, each `{"id": "openai.web_search", "args": {...}}`.
+        hosted_tools: tools that run at the provider, each `{"id": "openai.web_search", "args": {...}}`. A credential
+            among the arguments is `{"$secret": "name"}`, for one of `ProviderConfig.secrets`.
         system_role: where the first system messages go: `instructions`, or messages of role `system` or `developer`.
         include: further output data to ask for.
         temperature, top_p, service_tier, truncation, metadata, max_tool_calls, prompt_cache_key, safety_identifier,

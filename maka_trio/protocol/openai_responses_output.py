@@ -7,82 +7,29 @@ kind copes without them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from maka_trio.errors import AdapterError
 from maka_trio.facts.bounds import excerpt
-from maka_trio.facts.json_value import JSON, JsonObject
-from maka_trio.facts.model import DocumentSource, ModelToolCall, Source, TextKind, UrlSource
+from maka_trio.facts.json_value import JSON
+from maka_trio.facts.model import ModelToolCall, TextKind
 from maka_trio.protocol.hosted_calls import HostedCalls
 from maka_trio.protocol.openai_responses_client_items import client_call, is_client_item
-from maka_trio.protocol.openai_responses_items import KEY, name_from_wire
+from maka_trio.protocol.openai_responses_items import name_from_wire
+from maka_trio.protocol.openai_responses_open_item import KEY, Json, OpenItem, own, text_of
 from maka_trio.protocol.openai_responses_options import ResponsesOptions
+from maka_trio.protocol.openai_responses_texts import MessageItem, ReasoningItem
 from maka_trio.protocol.parts import AnswerParts
 from maka_trio.protocol.payload import parse_arguments
-
-Json = dict[str, JSON]
-
-
-def own(options: Mapping[str, JSON]) -> JsonObject | None:
-    """Provider options of this protocol; None if there is nothing to note."""
-    return {KEY: options} if options else None
-
-
-def text_of(value: Mapping[str, JSON], field: str) -> str | None:
-    """A text of a payload; None where it is absent, empty or something else."""
-    found = value.get(field)
-    return found if isinstance(found, str) and found else None
-
-
-class OpenItem(ABC):
-    """An output item between `added` and `done`.
-
-    A kind overrides what it takes. Texts in a kind that has none are malformed; anything else is passed over.
-    """
-
-    def __init__(self, answer: AnswerParts, item: Json) -> None:
-        self.kind = str(item["type"])
-        self.item = item
-        self.is_local_call = False
-        self._answer = answer
-
-    def text(self, carrier: str, index: int, text: str) -> None:
-        """More text of one of the item's contents: `text`, `refusal`, `summary` or (of reasoning) `content`."""
-        raise AdapterError(f"{carrier} inside a {excerpt(self.kind)} item")
-
-    def whole_text(self, carrier: str, index: int, text: str) -> None:
-        """The whole text of a content, which may or may not have been streamed before."""
-        raise AdapterError(f"{carrier} inside a {excerpt(self.kind)} item")
-
-    def annotation(self, index: int, annotation: Json) -> None:  # noqa: B027
-        """A citation in one of the item's contents."""
-
-    def arguments(self, piece: str) -> None:  # noqa: B027
-        """More of a call's arguments."""
-
-    def whole_arguments(self, text: str) -> None:  # noqa: B027
-        """All of a call's arguments."""
-
-    @abstractmethod
-    def close(self, item: Json) -> None:
-        """The item is done; `item` is its final form."""
-
-    def abandon(self) -> None:  # noqa: B027  # most kinds have nothing to give up
-        """The answer ended and the item was not done: keep what there is of it.
-
-        Raises:
-            AdapterError: it is a call of ours, and not all of it is there.
-        """
 
 
 def open_item(answer: AnswerParts, hosted: HostedCalls, options: ResponsesOptions, item: Json) -> OpenItem:
     """Begin an item."""
     match item.get("type"):
         case "message":
-            return _MessageItem(answer, item, options)
+            return MessageItem(answer, item, options)
         case "reasoning":
-            return _ReasoningItem(answer, item, options)
+            return ReasoningItem(answer, item, options)
         case "function_call" | "custom_tool_call":
             return _FunctionCall(answer, item, options)
         case str() if is_client_item(item):
@@ -99,125 +46,6 @@ def open_item(answer: AnswerParts, hosted: HostedCalls, options: ResponsesOption
             return _OpaqueItem(answer, item)
         case _:
             raise AdapterError("an output item without a type")
-
-
-# --- what is said and thought -----------------------------------------------------------------------------------
-
-
-class _Contents(OpenItem):
-    """Items made of texts, each a part of its own."""
-
-    text_kind: TextKind
-    carriers: tuple[str, ...]
-
-    def __init__(self, answer: AnswerParts, item: Json, options: ResponsesOptions) -> None:
-        super().__init__(answer, item)
-        self._options = options
-        self._parts: dict[tuple[str, int], str] = {}
-        self._spoken: set[str] = set()
-
-    def text(self, carrier: str, index: int, text: str) -> None:
-        part = self._part(carrier, index)
-        if text:
-            self._spoken.add(part)
-            self._answer.text(part, text)
-
-    def whole_text(self, carrier: str, index: int, text: str) -> None:
-        if self._part(carrier, index) not in self._spoken:
-            self.text(carrier, index, text)
-
-    def _part(self, carrier: str, index: int) -> str:
-        part = self._parts.get((carrier, index))
-        if part is None:
-            if carrier not in self.carriers:
-                raise AdapterError(f"{carrier} inside a {excerpt(self.kind)} item")
-            options = {"refusal": True} if carrier == "refusal" else {}
-            part = self._parts[carrier, index] = self._answer.open_text(self.text_kind, own(options))
-        return part
-
-
-class _MessageItem(_Contents):
-    text_kind = TextKind.TEXT
-    carriers = ("text", "refusal")
-
-    def __init__(self, answer: AnswerParts, item: Json, options: ResponsesOptions) -> None:
-        super().__init__(answer, item, options)
-        self._cited: dict[int, int] = {}
-
-    def annotation(self, index: int, annotation: Json) -> None:
-        self._cited[index] = self._cited.get(index, 0) + 1
-        source = _source(annotation, f"{self._part('text', index)}-source-{self._cited[index]}")
-        if source is not None:
-            self._answer.cite(source)
-
-    def close(self, item: Json) -> None:
-        for index, content in enumerate(_objects(item.get("content"))):
-            if content.get("type") == "refusal":
-                self.whole_text("refusal", index, text_of(content, "refusal") or "")
-            elif content.get("type") in ("output_text", "text"):
-                self.whole_text("text", index, text_of(content, "text") or "")
-                for annotation in _objects(content.get("annotations"))[self._cited.get(index, 0) :]:
-                    self.annotation(index, annotation)
-        self._close_parts(item)
-
-    def abandon(self) -> None:
-        self._close_parts(self.item)
-
-    def _close_parts(self, item: Json) -> None:
-        noted: Json = {}
-        if self._options.stored and text_of(item, "id"):
-            noted["item_id"] = item["id"]
-        phase = text_of(item, "phase") or text_of(self.item, "phase")
-        if phase:
-            noted["phase"] = phase
-        for part in self._parts.values():
-            self._answer.close_text(part, own(noted))
-
-
-class _ReasoningItem(_Contents):
-    text_kind = TextKind.THINKING
-    carriers = ("summary", "content")
-
-    def close(self, item: Json) -> None:
-        for carrier in ("summary", "content"):
-            for index, content in enumerate(_objects(item.get(carrier))):
-                self.whole_text(carrier, index, text_of(content, "text") or "")
-        self._close_parts(text_of(item, "id"), text_of(item, "encrypted_content"))
-
-    def abandon(self) -> None:
-        self._close_parts(None, None)
-
-    def _close_parts(self, item_id: str | None, encrypted: str | None) -> None:
-        noted: Json = {}
-        readable = self._options.replay_reasoning == "text" and bool(self._parts)
-        if item_id and (encrypted or self._options.stored or readable):
-            noted["item_id"] = item_id
-            if encrypted:
-                noted["sealed"] = True
-        if noted and not self._parts:
-            self._parts["", 0] = self._answer.open_text(TextKind.THINKING)
-        sealed: Json = {"encrypted_content": encrypted} if noted and encrypted else {}
-        for (carrier, _), part in self._parts.items():
-            carried: Json = {"carrier": carrier} if noted and carrier else {}
-            self._answer.close_text(part, own({**noted, **carried, **sealed}))
-            sealed = {}
-
-
-def _source(annotation: Json, source_id: str) -> Source | None:
-    match annotation.get("type"):
-        case "url_citation":
-            url = text_of(annotation, "url")
-            return UrlSource(source_id, url, text_of(annotation, "title")) if url else None
-        case "file_citation" | "container_file_citation" | "file_path":
-            name = text_of(annotation, "filename")
-            title = name or text_of(annotation, "file_id") or "file"
-            return DocumentSource(source_id, "application/octet-stream", title, name)
-        case _:
-            return None
-
-
-def _objects(value: JSON) -> list[Json]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 # --- calls that are ours ----------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from maka_trio.facts.message import PromptMessage, SystemMessage
 from maka_trio.facts.opening import ToolDefinition
 from maka_trio.protocol.openai_responses_items import encode_input, name_on_wire
 from maka_trio.protocol.openai_responses_options import ResponsesOptions, hosted_tool
-from maka_trio.request import ModelRequest
+from maka_trio.request import ApiKey, ModelRequest
+from maka_trio.secret_options import filled_in
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
@@ -36,7 +37,7 @@ def encode_body(request: ModelRequest, options: ResponsesOptions) -> dict[str, J
         body["instructions"] = instructions
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = request.max_output_tokens
-    return body | _tools(request, options) | _settings(options)
+    return body | _tools(request, options) | _settings(options, request.provider.secrets)
 
 
 def is_freeform(definition: ToolDefinition) -> bool:
@@ -60,7 +61,7 @@ def _instructions(prompt: Sequence[PromptMessage], options: ResponsesOptions) ->
 
 def _tools(request: ModelRequest, options: ResponsesOptions) -> dict[str, JSON]:
     tools: list[JSON] = [_tool(definition, options) for definition in request.tools]
-    tools += [hosted_tool(tool) for tool in options.hosted_tools]
+    tools += [filled_in(hosted_tool(tool), request.provider.secrets) for tool in options.hosted_tools]
     if not tools:
         if options.tool_choice not in (None, "auto", "none"):
             raise InvalidInput(f"option tool_choice={excerpt(options.tool_choice)} without tools")
@@ -112,10 +113,10 @@ def _tool_choice(request: ModelRequest, options: ResponsesOptions) -> JSON:
 # --- settings ---------------------------------------------------------------------------------------------------
 
 
-def _settings(options: ResponsesOptions) -> dict[str, JSON]:
+def _settings(options: ResponsesOptions, secrets: Mapping[str, ApiKey]) -> dict[str, JSON]:
     reasoning = _given({"effort": options.reasoning_effort, "summary": options.reasoning_summary})
     text = _given({"format": _format(options), "verbosity": options.verbosity})
-    return _given(
+    settings = _given(
         {
             "reasoning": reasoning or None,
             "text": text or None,
@@ -131,6 +132,7 @@ def _settings(options: ResponsesOptions) -> dict[str, JSON]:
             "context_management": options.context_management or None,
         }
     )
+    return {name: filled_in(value, secrets) for name, value in settings.items()}
 
 
 def _given(settings: dict[str, JSON]) -> dict[str, JSON]:

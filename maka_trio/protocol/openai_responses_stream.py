@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from maka_trio.errors import AdapterError, ModelError, ModelRefused
+from maka_trio.errors import AdapterError, ModelError
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.model import FinishReason, ModelEvent, ModelUsage
 from maka_trio.protocol.failures import RESPONSES_RULES, classify_error
 from maka_trio.protocol.hosted_calls import HostedCalls
+from maka_trio.protocol.openai_responses_ending import FAILED, Ending
+from maka_trio.protocol.openai_responses_open_item import Json, OpenItem, objects, text_of
 from maka_trio.protocol.openai_responses_options import ResponsesOptions
-from maka_trio.protocol.openai_responses_output import Json, OpenItem, open_item, text_of
+from maka_trio.protocol.openai_responses_output import open_item
 from maka_trio.protocol.payload import check_depth, parse_payload, quoted, token_count
 from maka_trio.protocol.sse import SseEvent
 from maka_trio.protocol.stream_decoder import StreamDecoder
@@ -74,7 +76,7 @@ _WHOLE_ARGUMENTS = frozenset(
 _ENDS = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
-    "response.failed": "failed",
+    "response.failed": FAILED,
     "response.cancelled": "cancelled",
     "response.done": "completed",
 }
@@ -94,6 +96,7 @@ class ResponsesDecoder(StreamDecoder):
         self._last: int | str = 0
         self._seen: set[int | str] = set()
         self._local_calls = False
+        self._ending = Ending()
 
     # --- events --------------------------------------------------------------------------------------------
 
@@ -111,20 +114,24 @@ class ResponsesDecoder(StreamDecoder):
             self._whole_text(payload, _TEXTS[kind])
         elif kind in _WHOLE_ARGUMENTS:
             self._whole_arguments(payload)
-        elif "error" in (kind, event.name) or (payload.error and payload.response is None):
+        elif "error" in (kind, event.name) or payload.error:
             raise self._error(parse_payload(_ANY, event.data, event.offset))
+        elif kind in _ENDS:
+            response = payload.response or {}
+            check_depth(response, event.data.decode(), "the response")
+            self._end(response, *(_ENDS[word] for word in (kind, event.name) if word in _ENDS))
         else:
             self._structure(kind, payload, event.data)
 
     def document(self, body: bytes) -> list[ModelEvent]:
         """The events of a whole response that came instead of a stream."""
         response = parse_payload(_ANY, body)
+        if isinstance(response, dict) and response.get("error"):
+            raise self._error(response)
         if not isinstance(response, dict) or not isinstance(response.get("output"), list):
-            if isinstance(response, dict) and response.get("error"):
-                raise self._error(response)
             raise AdapterError(f"the answer is no response: {quoted(body)}")
         check_depth(response, body.decode(), "the response")
-        self._end(response, text_of(response, "status") or "completed")
+        self._end(response)
         return self.answer.take()
 
     def _structure(self, kind: str, payload: _Event, data: bytes) -> None:
@@ -141,11 +148,7 @@ class ResponsesDecoder(StreamDecoder):
             case "response.output_text.annotation.added" if payload.annotation is not None:
                 self._item(payload).annotation(payload.content_index or 0, payload.annotation)
             case "response.created" | "response.in_progress" | "response.queued":
-                self._describe(payload.response or {})
-            case str() if kind in _ENDS:
-                response = payload.response or {}
-                check_depth(response, data.decode(), "the response")
-                self._end(response, text_of(response, "status") or _ENDS[kind])
+                self._begin(payload.response or {})
             case _:
                 pass  # heartbeats, progress of hosted tools, and whatever the vendor adds
 
@@ -167,6 +170,7 @@ class ResponsesDecoder(StreamDecoder):
         if key in self._items or key in self._seen:
             raise AdapterError(f"output item {excerpt(key)} starts twice")
         self._last = key
+        self._ending.hear_item(item)
         opened = self._items[key] = open_item(self.answer, self._hosted, self._options, item)
         return opened
 
@@ -175,6 +179,7 @@ class ResponsesDecoder(StreamDecoder):
         if item.get("type") != opened.kind:
             raise AdapterError(f"a {excerpt(opened.kind)} item is done as {excerpt(item.get('type'))}")
         del self._items[key]
+        self._ending.hear_item(item)
         self._note_seen(key, item)
         self._local_calls = self._local_calls or opened.is_local_call
         opened.close(item)
@@ -214,14 +219,21 @@ class ResponsesDecoder(StreamDecoder):
 
     # --- the response --------------------------------------------------------------------------------------
 
+    def _begin(self, response: Json) -> None:
+        self._describe(response)
+        self._ending.hear_early(response)
+        self._raise_failure(response)
+
     def _describe(self, response: Json) -> None:
         self.answer.metadata(text_of(response, "id"), text_of(response, "model"), _seconds(response.get("created_at")))
 
-    def _end(self, response: Json, status: str) -> None:
+    def _end(self, response: Json, *words: str) -> None:
         self._describe(response)
-        if status == "failed" or response.get("error"):
-            raise self._error(response)
-        reason, raw = _finish_reason(response, status)
+        self._ending.hear(response, *words)
+        self._raise_failure(response)
+        for final in objects(response.get("output")):
+            self._ending.hear_item(final)
+        reason, raw = self._ending.reason()
         self._take_unstreamed(response.get("output"))
         for key, item in tuple(self._items.items()):
             del self._items[key]
@@ -231,6 +243,10 @@ class ResponsesDecoder(StreamDecoder):
             reason = FinishReason.TOOL_CALLS
         self._hosted.defer_rest()
         self.answer.finish(reason, _usage(response.get("usage")), {KEY: raw})
+
+    def _raise_failure(self, response: Json) -> None:
+        if self._ending.has_failed or response.get("error"):
+            raise self._error({**response, "status": FAILED})
 
     def _take_unstreamed(self, output: JSON) -> None:
         """Items of the final response that no event closed."""
@@ -254,25 +270,6 @@ def _seconds(value: JSON) -> int | None:
 
 def _index(payload: _Event, carrier: str) -> int:
     return (payload.summary_index if carrier == "summary" else payload.content_index) or 0
-
-
-def _finish_reason(response: Json, status: str) -> tuple[FinishReason, Json]:
-    """The reason, and what the provider said in its own words.
-
-    Raises:
-        ModelRefused: the answer was filtered.
-        AdapterError: the response did not complete, for a reason that makes no step.
-    """
-    if status == "completed":
-        return FinishReason.STOP, {"status": status}
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
-    if status == "incomplete" and reason == "content_filter":
-        raise ModelRefused("the provider filtered the answer (content_filter)")
-    if status == "incomplete" and reason == "max_output_tokens":
-        return FinishReason.LENGTH, {"status": status, "incomplete_reason": reason}
-    named = f" ({excerpt(reason)})" if reason is not None else ""
-    raise AdapterError(f"the response did not complete: its status is {excerpt(status)}{named}")
 
 
 def _usage(usage: JSON) -> ModelUsage:

@@ -36,8 +36,9 @@ def bounded_text(text: str, limit: int = limits.PROVIDER_MESSAGE_BYTES, secrets:
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """The text with every secret in it replaced by `MASK`."""
-    for secret in _spellings(secrets):
-        text = _mask(text, secret)
+    spellings = _spellings(secrets)
+    for secret in spellings:
+        text = _mask(text, secret, spellings)
     return text
 
 
@@ -51,14 +52,17 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", errors="backslashreplace").decode()
 
 
-def _mask(text: str, secret: str) -> str:
-    """Mask each place where the secret begins, as far as it goes on: a cut text holds only its front."""
+def _mask(text: str, secret: str, spellings: list[str]) -> str:
+    """Mask each place where the secret begins, as far as it goes on: a cut text holds only its front.
+
+    Spellings of one secret may begin alike, and secrets too: the one that goes on longest is the one that stands there.
+    """
     front = secret if " " in secret else secret[:_SHORTEST_FRONT]
     pieces: list[str] = []
     at = 0
     while (hit := text.find(front, at)) >= 0:
         pieces += (text[at:hit], MASK)
-        at = hit + _common_length(text[hit : hit + len(secret)], secret)
+        at = hit + max(_common_length(text[hit : hit + len(other)], other) for other in spellings)
     return "".join((*pieces, text[at:])) if pieces else text
 
 

@@ -17,6 +17,7 @@ from maka_trio.errors import InvalidInput, MakaError
 from maka_trio.facts import bounds
 from maka_trio.facts.codec import canonical, digest, encode
 from maka_trio.facts.event import Artifact
+from maka_trio.facts.image_type import media_type_of
 from maka_trio.facts.json_value import JSON, check_json
 from maka_trio.facts.message import (
     ContentOutput,
@@ -31,7 +32,6 @@ from maka_trio.facts.message import (
 from maka_trio.facts.outcome import ArtifactRef, EffectFailed, RawResult, Succeeded, ToolOutcome
 from maka_trio.records import frozen
 from maka_trio.tools.failure import bounded, text_of
-from maka_trio.tools.media import media_type_of
 
 RESULT_LOST_TEXT: Final = "effect done, result not representable"
 """Begins the message of a call that is settled as failed because its result was lost."""

@@ -283,7 +283,7 @@ def test_media_become_the_blocks_of_their_kind() -> None:
     assert [block["type"] for block in content] == [
         "text", "image", "image", "document", "document", "document", "text", "text",
     ]  # fmt: skip
-    assert content[1]["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    assert content[1]["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     assert content[2]["source"] == {"type": "url", "url": "https://files.test/cat.jpg"}
     assert content[3]["title"] == "paper.pdf"
     assert content[3]["citations"] == {"enabled": True}

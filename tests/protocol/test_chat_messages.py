@@ -30,7 +30,7 @@ from maka_trio.facts.opening import ToolDefinition
 from maka_trio.protocol.registry import adapter_for
 from tests.protocol.chat_wire import request
 
-PNG = b"\x89PNG"
+PNG = b"\x89PNG\r\n\x1a\n"
 URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
 USER = Message.user("go")
 

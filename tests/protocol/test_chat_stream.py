@@ -199,6 +199,14 @@ def test_usage_ends_the_answer_once_the_reason_is_known() -> None:
     assert not reader.in_grace
 
 
+def test_usage_with_the_reason_ends_the_answer_whatever_is_counted_later() -> None:
+    """Complete at once is complete at once: a count in a later chunk is no part of the answer, in any cut of it."""
+    early = {"prompt_tokens": 1, "completion_tokens": 1}
+    later = event({"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 3}})
+    assert decoded(A, chunk({}, "stop", usage=early), later, DONE).done.usage == ModelUsage(1, 1)
+    assert decoded(A, chunk({}, None, usage=early), STOP, later, DONE).done.usage == ModelUsage(4, 3)
+
+
 @pytest.mark.parametrize("end", ["close", "settle"])
 def test_an_answer_without_usage_ends_with_usage_unknown(end: str) -> None:
     """At the end of the body, or when the grace for trailing usage is over."""

@@ -302,7 +302,7 @@ def test_media_become_the_parts_of_their_kind() -> None:
     assert [part["type"] for part in content] == [
         "input_text", *["input_image"] * 2, *["input_file"] * 3, *["input_text"] * 2,
     ]  # fmt: skip
-    assert content[1] == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw==", "detail": "auto"}
+    assert content[1] == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
     assert content[2] == {"type": "input_image", "image_url": "https://files.test/cat.jpg", "detail": "low"}
     assert content[3]["filename"] == "paper.pdf"
     assert content[3]["file_data"] == "data:application/pdf;base64,JVBERg=="

@@ -538,3 +538,63 @@ def test_other_documents_are_errors(body: bytes, expected: type[ModelError]) -> 
     """What is no response is classified by what it states, or quoted briefly."""
     with pytest.raises(expected):
         OpenAIResponses().decode_document(ModelRequest(PROVIDER, [Message.user("hi")]), body)
+
+
+# --- texts that were streamed in part ---------------------------------------------------------------------------
+
+
+def message_item(text: str) -> dict[str, object]:
+    return {"content": [{"type": "output_text", "text": text, "annotations": []}]}
+
+
+@pytest.mark.parametrize("streamed", ["", "h", "he", "hello"])
+@pytest.mark.parametrize("finals", ["done", "item", "response", "done item response"])
+def test_the_rest_of_a_text_is_taken_from_its_final_forms(streamed: str, finals: str) -> None:
+    """What the vendor's client makes of it: what the final form says, in deltas that join to the step."""
+    item = {"type": "message", "id": "i_0", **message_item("hello")}
+    events = [created(), added(0, "message", content=[])]
+    events += [event("output_text.delta", 0, content_index=0, delta=piece) for piece in streamed]
+    if "done" in finals:
+        events.append(event("output_text.done", 0, content_index=0, text="hello"))
+    if "item" in finals:
+        events.append(done(0, "message", **message_item("hello")))
+    output = [item] if "response" in finals else []
+    if finals == "done":
+        events.append(done(0, "message", content=[]))
+    outcome = decoded(*events, ended(output=output))
+    assert (outcome.done.text(), outcome.text) == ("hello", "hello")
+
+
+def test_each_final_form_may_go_on() -> None:
+    """The later they are, the more they know."""
+    body = [
+        added(0, "message", content=[]),
+        event("output_text.delta", 0, content_index=0, delta="grü"),
+        event("output_text.done", 0, content_index=0, text="grüß"),
+        done(0, "message", **message_item("grüß dich")),
+    ]
+    assert decoded(*body, ended()).done.text() == "grüß dich"
+
+
+@pytest.mark.parametrize("final", ["", "he", "HELLO", "HELLO world", "hallo there", " hello world"])
+def test_a_final_form_that_says_something_else_takes_nothing_back(final: str) -> None:
+    """Shorter or other than what was shown: what was shown was said."""
+    body = [
+        added(0, "message", content=[]),
+        event("output_text.delta", 0, content_index=0, delta="hello"),
+        event("output_text.done", 0, content_index=0, text=final),
+        done(0, "message", **message_item(final)),
+    ]
+    assert decoded(*body, ended()).done.text() == "hello"
+
+
+def test_reasoning_goes_on_as_texts_do() -> None:
+    """Each summary by itself."""
+    summary = [{"type": "summary_text", "text": "one two"}, {"type": "summary_text", "text": "three"}]
+    body = [
+        added(0, "reasoning", summary=[]),
+        event("reasoning_summary_text.delta", 0, summary_index=0, delta="one"),
+        done(0, "reasoning", summary=summary),
+    ]
+    step = decoded(*body, said(1, "A"), ended()).done
+    assert [part.text for part in step.parts if isinstance(part, TextPart)] == ["one two", "three", "A"]

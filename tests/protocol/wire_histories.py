@@ -28,7 +28,7 @@ from maka_trio.facts.model import (
 )
 from maka_trio.facts.opening import ToolDefinition
 
-PNG = MediaContent("image/png", data=b"\x89PNG")
+PNG = MediaContent("image/png", data=b"\x89PNG\r\n\x1a\n")
 PDF = MediaContent("application/pdf", data=b"%PDF", filename="paper.pdf")
 WAV = MediaContent("audio/wav", data=b"RIFF-secret-bytes")
 

@@ -255,7 +255,7 @@ CIRCLE.append(CIRCLE)
         (nested(100), "64 levels"),
         (nested(65), "64 levels"),
         (CIRCLE, "64 levels"),
-        (doubled(60), "more JSON values"),
+        (doubled(60), "JSON values"),
         (10**5000, "digits"),
         (ToolImage(b"<svg/>"), "no PNG"),
         (ToolImage(PNG + bytes(limits.MEDIA_BYTES)), str(limits.MEDIA_BYTES)),

@@ -1,4 +1,7 @@
-"""Which image format some bytes are, by their first bytes. The name someone gave them does not count."""
+"""Which image format some bytes are, by their first bytes. The name someone gave them does not count (semantics 3.12).
+
+Knows no message and no protocol.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ _SIGNATURES: Final = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_TOLD_BY_BYTES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/avif"})
+
 _AVIF_BRANDS: Final = frozenset({b"avif", b"avis"})
 
 
@@ -23,6 +28,19 @@ def media_type_of(data: bytes) -> str | None:
     if data[4:8] == b"ftyp" and _AVIF_BRANDS & _brands(data):
         return "image/avif"
     return None
+
+
+def true_type(media_type: str, data: bytes) -> str | None:
+    """The type of media that are called `media_type`, as their bytes have it.
+
+    None for bytes that are called an image of a kind that bytes would tell, and are none: a provider would refuse a
+    whole request for them. Other kinds are what they are called, and so is a text, which may begin with anything.
+    """
+    name = media_type.lower()
+    if name.startswith("text/"):
+        return media_type
+    found = media_type_of(data)
+    return None if found is None and name in _TOLD_BY_BYTES else found or media_type
 
 
 def _brands(data: bytes) -> set[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maka_trio.tools.media import media_type_of
+from maka_trio.facts.image_type import media_type_of, true_type
 
 
 def iso_file(major: bytes, *compatible: bytes) -> bytes:
@@ -49,3 +49,29 @@ def test_a_known_image_is_recognised(data: bytes, media_type: str) -> None:
 def test_anything_else_is_no_image(data: bytes) -> None:
     """Also what is cut off, a film, and a version number that spells a brand."""
     assert media_type_of(data) is None
+
+
+PNG = b"\x89PNG\r\n\x1a\n...."
+
+
+@pytest.mark.parametrize(
+    ("called", "data", "is_one"),
+    [
+        ("image/jpeg", PNG, "image/png"),
+        ("image/jpg", PNG, "image/png"),
+        ("IMAGE/PNG", PNG, "image/png"),
+        ("application/octet-stream", PNG, "image/png"),
+        ("image/bmp", PNG, "image/png"),
+        ("image/png", iso_file(b"avif"), "image/avif"),
+        ("image/png", b"no picture", None),
+        ("image/JPG", b"", None),
+        ("image/avif", iso_file(b"heic"), None),
+        ("image/bmp", b"BM", "image/bmp"),
+        ("application/pdf", b"%PDF", "application/pdf"),
+        ("audio/wav", b"RIFF\x10\0\0\0WAVE", "audio/wav"),
+        ("text/plain", b"GIF89a is how such files begin", "text/plain"),
+    ],
+)
+def test_media_are_what_their_bytes_say(called: str, data: bytes, is_one: str | None) -> None:
+    """A wrong name is put right; bytes that are not the image they are called are none; other kinds keep their name."""
+    assert true_type(called, data) == is_one
