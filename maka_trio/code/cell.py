@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import trio
 
+from maka_trio.code.cell_limits import CellLimits
 from maka_trio.code.content import Content
 from maka_trio.code.observation import CellState, observation
 from maka_trio.code.sandbox import CellEnd
-from maka_trio.errors import ToolFailed
+from maka_trio.errors import InvalidInput, ToolFailed
 from maka_trio.facts.json_value import JSON
 from maka_trio.tools.journal import Operation
 
@@ -20,17 +21,19 @@ class Cell:
     Args:
         operation: the cell as the log names it.
         program: what it runs.
-        output_bytes: what it may write.
+        limits: what it may write and notify of.
     """
 
-    def __init__(self, operation: Operation, program: str, *, output_bytes: int) -> None:
+    def __init__(self, operation: Operation, program: str, limits: CellLimits) -> None:
         self.operation = operation
         self.program = program
         self.cell_id = f"cell-{operation.operation_id[:8]}"
-        self.content = Content(output_bytes)
+        self.content = Content(limits.output_bytes)
         self.scope = trio.CancelScope()
         self.begun = False
         self.end: CellEnd | None = None
+        self._limits = limits
+        self._notifications = self._notified_bytes = 0
         self._fault: Exception | None = None
         self._ended = trio.Event()
         self._yielded = trio.Event()
@@ -52,6 +55,16 @@ class Cell:
         self._fault = fault
         self._ended.set()
         self._yielded.set()
+
+    def notifies(self, text: str) -> None:
+        """It is about to notify the model. Raises InvalidInput where it has done so often enough, or at length."""
+        number, size = self._notifications + 1, self._notified_bytes + len(text.encode())
+        if number > self._limits.notifications:
+            raise InvalidInput(f"notify: a program notifies at most {self._limits.notifications} times")
+        if size > self._limits.notification_bytes:
+            limit = self._limits.notification_bytes
+            raise InvalidInput(f"notify: all notifications would have {size} bytes; the limit is {limit}")
+        self._notifications, self._notified_bytes = number, size
 
     def yield_control(self) -> None:
         """Whoever waits for news of it is given what there is."""

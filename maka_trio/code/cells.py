@@ -160,7 +160,7 @@ class CodeCells:
         """Begin a program below a call of `exec`."""
         origin = CodeCell(parent.operation_id, parent.identity.tool_call_id)
         operation = Operation(new_id(), ToolCallIdentity(new_id(), origin), CELL, {"input_digest": parent.input_digest})
-        cell = Cell(operation, program, output_bytes=self._executor.limits.output_bytes)
+        cell = Cell(operation, program, self._executor.limits)
         self._cells[cell.cell_id] = cell
         self._nursery.start_soon(self._live, cell, name=f"program {cell.cell_id}")
         return cell

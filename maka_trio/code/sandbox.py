@@ -29,8 +29,9 @@ from maka_trio.code.turn import (
     Waiting,
     Write,
 )
+from maka_trio.code.value import crossed
 from maka_trio.errors import CleanupUnconfirmed, InvalidInput, ToolError
-from maka_trio.facts.codec import canonical, parse_json
+from maka_trio.facts.codec import canonical
 from maka_trio.facts.json_value import JSON
 from maka_trio.records import frozen
 from maka_trio.scopes import owned_nursery
@@ -237,7 +238,7 @@ class _Cell:
         if tool is None:
             return self._failed(f"there is no tool {wanted.name!r:.80}")
         try:
-            text = await tool(parse_json(wanted.payload, what="the input"))
+            text = await tool(crossed(wanted.payload, "the input"))
         except CleanupUnconfirmed:
             raise
         except (ToolError, InvalidInput) as error:
@@ -298,7 +299,7 @@ class _Cell:
 
 
 def _arguments(payload: str) -> tuple[list[Any], dict[str, Any]]:
-    match parse_json(payload, what="the arguments"):
+    match crossed(payload, "the arguments"):
         case [list() as arguments, dict() as named]:
             return arguments, named
         case _:

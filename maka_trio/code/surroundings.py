@@ -105,6 +105,7 @@ class _Helpers:
         told = text if isinstance(text, str) else canonical(text).decode()
         shown = NOTIFICATION.format(cell_id=self.cell.cell_id, text=told.replace("</notification", "<\\/notification"))
         fact = ToolNotified(self.cell.operation.operation_id, told, shown)
+        self.cell.notifies(told)
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: the fact was not handed to the log
         with trio.CancelScope(shield=True):  # ends when the log answers
             await self.shared.sink.commit(RuntimeEvent.new(self.shared.invocation, fact))

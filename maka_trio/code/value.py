@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from maka_trio import limits
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.json_value import JSON
+from maka_trio.facts.codec import parse_json
+from maka_trio.facts.json_value import JSON, check_json
 from maka_trio.tools.failure import bounded
 
-VALUE_NODES: Final = 200_000
-"""Parts of one value. A small one may hold a part many times over, so its size does not bound them."""
+VALUE_NODES: Final = 10_000
+"""Parts of one value, of the arguments of a call too. A small one may hold a part many times over, so its size does not
+bound them; and each is copied, checked and written by the task that a whole program waits for."""
 
 VALUE_DEPTH: Final = limits.PROJECTION_DEPTH - 8
 """Nesting of a value, so that what is put round it can still be shown to a model."""
+
+_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
+"""One that does not end is one, too: else each of its quotes would be looked at as the beginning of another."""
 
 _SHOWN_BYTES: Final = 200
 _LONGEST_INTEGER: Final = 10**limits.JSON_INTEGER_DIGITS
@@ -63,5 +69,26 @@ class _Copy:
 
 
 def shown(value: object) -> str:
-    """What a value prints as, bounded."""
-    return bounded(repr(value), _SHOWN_BYTES)
+    """What a value prints as, bounded; its kind where it does not print."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of too many digits in it, or too many levels
+        text = f"<a {type(value).__name__} that cannot be shown>"
+    return bounded(text, _SHOWN_BYTES)
+
+
+def crossed(payload: str, what: str) -> JSON:
+    """What a program hands over as JSON text: no more of it, and no deeper, than a value may be.
+
+    Raises:
+        InvalidInput: it is no JSON, or more than that.
+    """
+    # Parsing is quick for what is in a value, and slow for what is not: it would make all of it first.
+    if _marks(payload) > 2 * VALUE_NODES and _marks(_STRING.sub("", payload)) > 2 * VALUE_NODES:
+        raise InvalidInput(f"{what}: more than {VALUE_NODES} JSON values")
+    return check_json(parse_json(payload, what=what), what=what, depth=VALUE_DEPTH + 2, nodes=VALUE_NODES)
+
+
+def _marks(text: str) -> int:
+    """Each value has at most two of these to itself, strings apart."""
+    return text.count(",") + text.count("[") + text.count("{")

@@ -16,9 +16,11 @@ looked at first: turning a huge value into objects would hold the interpreter lo
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import secrets
 import sysconfig
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any, Final, Literal
@@ -62,18 +64,27 @@ _SLEEP_POLICY: Final = {"sleep": "system", "sleep_system_max": math.inf}
 """Sleeps are asked for as they are, not cut short: how long one may be is ours to say."""
 
 
-def require_interpreter() -> Any:
-    """The interpreter's module.
+_MISSING: Final = "running programs needs the interpreter, which is not installed: pip install 'maka-trio[code]'"
+
+_LOADING: Final = threading.Lock()
+
+
+def require_interpreter() -> None:
+    """See whether the interpreter is there, without loading it: that takes a moment, and is done in a thread.
 
     Raises:
         InvalidInput: it is not installed; the message names the extra.
     """
-    try:
-        import pydantic_monty
-    except ImportError as error:
-        raise InvalidInput(
-            "running programs needs the interpreter, which is not installed: pip install 'maka-trio[code]'"
-        ) from error
+    if importlib.util.find_spec("pydantic_monty") is None:
+        raise InvalidInput(_MISSING)
+
+
+def _load() -> Any:
+    with _LOADING:
+        try:
+            import pydantic_monty
+        except ImportError as error:
+            raise InvalidInput(_MISSING) from error
     return pydantic_monty
 
 
@@ -88,7 +99,8 @@ class Worker:
     def __init__(self, limits: CellLimits, write: Write) -> None:
         self._limits = limits
         self._write = write
-        self._monty = require_interpreter()
+        require_interpreter()
+        self._monty: Any = None
         # It looks for its program in these, and two threads that are the first to ask see them half made.
         sysconfig.get_config_vars()
         self._stack = ExitStack()
@@ -113,7 +125,9 @@ class Worker:
 
         Raises:
             InterpreterLost: it does not start. `close` is due all the same.
+            InvalidInput: it cannot be loaded.
         """
+        self._monty = _load()
         try:
             self._spawn()
             self._define(prelude(self._gate, tools, helpers, limit=self._limits.value_bytes))

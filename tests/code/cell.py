@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -76,12 +78,16 @@ def fault_of(end: CellEnd) -> ProgramFault | None:
 
 def workers() -> list[int]:
     """The interpreters that are children of this process now."""
-    return [int(pid) for pid in _children() if _told(Path("/proc") / pid / "comm").strip() == "monty"]
+    return [pid for pid in children_of(os.getpid()) if _told(Path(f"/proc/{pid}/comm")).strip() == "monty"]
 
 
-def _children() -> Iterator[str]:
-    for task in Path("/proc/self/task").iterdir():
-        yield from _told(task / "children").split()
+def children_of(pid: int) -> set[int]:
+    """The processes that the threads of a process have started, as far as those threads are still there."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return set()
+    return {int(child) for task in tasks for child in _told(task / "children").split()}
 
 
 def _told(account: Path) -> str:
@@ -115,9 +121,9 @@ async def watching(interval: float = 0.005) -> AsyncGenerator[Watched, None]:
 
     async def beat() -> None:
         while True:
-            before = trio.current_time()
+            before = time.perf_counter()
             await trio.sleep(interval)
-            seen.longest_stall = max(seen.longest_stall, trio.current_time() - before - interval)
+            seen.longest_stall = max(seen.longest_stall, time.perf_counter() - before - interval)
             seen.peak_memory = max(seen.peak_memory, *(peak_memory(pid) for pid in workers()), 0)
 
     async with trio.open_nursery() as nursery:

@@ -85,7 +85,7 @@ async def test_a_program_can_be_terminated(tmp_path: Path) -> None:
         it.wait(terminate=True)
         it.wait()
         it.provider.say("done")
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await it.engine.run(it.input(registration("hold", hold)))
         assert workers() == []
         tale = await it.tale()
@@ -127,17 +127,18 @@ async def test_four_programs_may_be_left_and_a_fifth_is_refused(tmp_path: Path) 
 
 async def test_the_end_of_the_run_stops_the_programs_that_are_left(tmp_path: Path) -> None:
     """The model answered without waiting: they are stopped, drained and settled before the end is written."""
-    settled = []
+    settled, held = [], Gate()
 
     async def hold(value: Any, call: Any) -> None:
+        held.open()
         with call.abort_scope():
             await trio.sleep_forever()
         settled.append(call.operation_id)
 
-    async with code_scene(tmp_path) as it:
-        it.script("await hold()", yield_time_ms=50)
-        it.script("while True: pass", yield_time_ms=50)
-        it.provider.say("done")
+    async with code_scene(tmp_path, execution_seconds=600) as it:
+        it.script("await hold()", yield_time_ms=0)
+        it.script("yield_control()\nwhile True: pass")
+        it.provider.say(held, "done")
         await it.engine.run(it.input(registration("hold", hold)))
         assert len(settled) == 1
         assert workers() == []
@@ -256,6 +257,45 @@ async def test_a_notification_that_is_blank_or_too_long_is_a_mistake_of_the_prog
         assert observed["content"][0]["text"] == "blank\n"
         assert observed["result"]["ok"] is False
         assert await it.facts(facts.ToolNotified) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "told", "named"),
+    [
+        ({"notifications": 3}, 3, "at most 3 times"),
+        ({"notification_bytes": 25}, 2, "30 bytes; the limit is 25"),
+        ({}, 64, "at most 64 times"),
+    ],
+    ids=["number", "bytes", "default"],
+)
+async def test_a_program_notifies_within_limits(tmp_path: Path, limits: dict[str, Any], told: int, named: str) -> None:
+    """More is an error that it may catch, which names the limit; nothing of it is written."""
+    program = (
+        "told = 0\ntry:\n  while True:\n    notify('ten bytes!')\n    told += 1\n"
+        "except RuntimeError as error:\n  print(error)\ntold"
+    )
+    async with code_scene(tmp_path, **limits) as it:
+        it.script(program)
+        it.provider.say("done")
+        await it.engine.run(it.input())
+        (observed,) = await it.results("exec")
+        assert observed["result"] == {"ok": True, "value": told, "toolCalls": 0}
+        assert named in observed["content"][0]["text"]
+        assert len(await it.facts(facts.ToolNotified)) == told
+
+
+async def test_notifications_at_the_limit_leave_the_session_usable(tmp_path: Path) -> None:
+    """The next run is admitted, whatever the text is made of; one that goes on and on is stopped."""
+    async with code_scene(tmp_path) as it:
+        it.script("text = chr(1) * 65535\nfor n in range(4):\n  notify(text + str(n))")
+        it.script("notify('x' * 100000)\nnotify('x' * 100000)\nnotify('x' * 100000)")
+        for message in ("question", "next"):
+            it.provider.say("done")
+            await it.engine.run(it.input(message=message))
+        whole, flood = await it.results("exec")
+        assert whole["result"]["ok"] is True
+        assert "300000 bytes; the limit is 262144" in flood["result"]["error"]["message"]
+        assert len(await it.facts(facts.ToolNotified)) == 6
 
 
 # --- beside other things ------------------------------------------------------------------------------------
@@ -384,7 +424,7 @@ async def test_a_fault_in_a_program_that_was_left_running_ends_the_run_at_once(t
         running = await it.engine.start(it.input(registration("bad", bad)))
         await it.provider.wait_for_request(2)
         asked.set()
-        with trio.fail_after(5), pytest.raises(CommitUnknown):
+        with trio.fail_after(60), pytest.raises(CommitUnknown):
             await running.wait()
         tale = await it.tale()
         assert "exec succeeded" in tale

@@ -148,7 +148,7 @@ def command(folder: Path, program: str, *more: str) -> subprocess.CompletedProce
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -190,7 +190,7 @@ def test_an_interrupted_command_records_the_end(tmp_path: Path) -> None:
     assert child.stdout is not None
     assert child.stdout.readline() == "looping\n"
     child.send_signal(signal.SIGINT)
-    assert child.wait(20) == 130
+    assert child.wait(120) == 130
     child.stdout.close()
 
     async def ended() -> Any:
