@@ -7,7 +7,7 @@ wanted, its conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import attrs
@@ -35,7 +35,7 @@ from maka_trio.facts.identity import CodeMode, HostSdk, Invocation, Provider, pr
 from maka_trio.facts.model import ModelToolCall
 from maka_trio.facts.prefix import chain_both, chain_start
 from maka_trio.facts.scope import Scope, Session
-from maka_trio.facts.streamed import Observed, StreamedText
+from maka_trio.facts.streamed import Observed, StreamedText, TextStream
 from maka_trio.records import define
 from maka_trio.steps import StepBuilder
 
@@ -71,10 +71,17 @@ class StepBook:
         self.observed += 1
         try:
             if isinstance(observed, StreamedText):
-                data = observed.event.data
-                self.builder.push_text(data.id, data.text)
+                self.builder.push_texts(observed.part_id, (observed.text,))
             else:
                 self.builder.push(observed.event)
+        except AdapterError:
+            return
+
+    def take_texts(self, part_id: str, texts: Sequence[str]) -> None:
+        """Take deltas of text, as `take` does."""
+        self.observed += len(texts)
+        try:
+            self.builder.push_texts(part_id, texts)
         except AdapterError:
             return
 
@@ -125,7 +132,8 @@ class RunBook:
             case ModelRequested():
                 if fact.purpose is StepPurpose.MAIN:
                     self.calls.clear()
-                self.steps.setdefault(fact.step_id, StepBook(fact.purpose, StepBuilder(fact.step_id)))
+                # Without the id: how much of an answer an engine takes is no law.
+                self.steps.setdefault(fact.step_id, StepBook(fact.purpose, StepBuilder()))
             case ModelInterrupted():
                 self.end_step(fact.step_id)
             case ModelCompleted():
@@ -224,15 +232,32 @@ class Book:
         self, sequence: int, invocation: Invocation, observed: Observed, chains: tuple[bytes, bytes]
     ) -> bool:
         """Take in an observation that is in its place beyond doubt; whether it was."""
-        run = self._open.get(invocation.invocation_id)
-        if run is None or (run.invocation is not invocation and run.invocation != invocation):
-            return False
-        step = run.steps.get(observed.step_id)
-        if step is None or step.ended or sequence <= self.high_water:
+        step = self.open_step(sequence, invocation, observed.step_id)
+        if step is None:
             return False
         step.take(observed)
         self.advance(sequence, invocation, chains)
         return True
+
+    def open_step(self, sequence: int, invocation: Invocation, step_id: str) -> StepBook | None:
+        """The step of which there may be an observation at a sequence, if there is no doubt about that."""
+        run = self._open.get(invocation.invocation_id)
+        if run is None or (run.invocation is not invocation and run.invocation != invocation):
+            return None
+        step = run.steps.get(step_id)
+        return None if step is None or step.ended or sequence <= self.high_water else step
+
+    def enter_texts(
+        self,
+        last: int,
+        invocation: Invocation,
+        stream: TextStream,
+        texts: Sequence[str],
+        chains: tuple[bytes, bytes],
+    ) -> None:
+        """Take in deltas of text of an open step, the last of them at sequence `last`."""
+        self._open[invocation.invocation_id].steps[stream.step_id].take_texts(stream.part_id, texts)
+        self.advance(last, invocation, chains)
 
     def advance(self, sequence: int, invocation: Invocation, chains: tuple[bytes, bytes]) -> None:
         """Let the log and a session end with an event, and with these digests."""

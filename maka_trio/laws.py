@@ -38,7 +38,7 @@ from maka_trio.facts.model import ModelStep, ToolResultPart
 from maka_trio.facts.outcome import Failed, FailureClass
 from maka_trio.facts.prefix import chain_text
 from maka_trio.facts.scope import Root, Scope, Session
-from maka_trio.facts.streamed import Observed
+from maka_trio.facts.streamed import Observed, TextStream
 from maka_trio.history import History
 from maka_trio.lawbook import Book, HistoryFold, RunBook
 from maka_trio.records import frozen
@@ -227,11 +227,14 @@ def calls_are_answered_in_place(book: Book, stored: StoredEvent) -> Iterator[str
 
 
 def _unanswerable(step_id: str, output: ModelStep) -> Iterator[str]:
-    ids = [call.id for call in output.tool_calls()]
+    calls = output.tool_calls()
+    if not calls:
+        return
+    ids = [call.id for call in calls]
     for call_id in {call_id for call_id in ids if ids.count(call_id) > 1}:
         yield f"two calls of step {excerpt(step_id)} have the id {excerpt(call_id)}"
     results = {part.id for part in output.parts if isinstance(part, ToolResultPart)}
-    for call in output.tool_calls():
+    for call in calls:
         if call.provider_executed and call.id not in results:
             yield f"the provider's own call {excerpt(call.id)} of step {excerpt(step_id)} has no result"
 
@@ -356,6 +359,21 @@ class LawChecker:
             Whether it is lawful. If not, or if that is not so plain, nothing was taken, and `push` says more.
         """
         return self._book.enter_observation(sequence, invocation, observed, chains)
+
+    def push_texts(
+        self,
+        last: int,
+        invocation: Invocation,
+        stream: TextStream,
+        texts: Sequence[str],
+        chains: tuple[bytes, bytes],
+    ) -> None:
+        """Take deltas of text that `may_stream`, the last of them at sequence `last`, with these digests after it."""
+        self._book.enter_texts(last, invocation, stream, texts, chains)
+
+    def may_stream(self, first: int, invocation: Invocation, stream: TextStream) -> bool:
+        """Whether deltas of text from sequence `first` on are lawful beyond doubt."""
+        return self._book.open_step(first, invocation, stream.step_id) is not None
 
     def _push_stub(self, stored: StoredEvent, stub: BodyDeleted, chains: tuple[bytes, bytes] | None) -> list[Violation]:
         found = [Violation(law, stored.sequence, words) for law, words in broken_by_stub(self._book, stored, stub)]

@@ -179,6 +179,13 @@ JSON_INTEGER_DIGITS: Final = 4300
 TOOL_CONCURRENCY: Final = 64
 """The highest `tool_concurrency`."""
 
+STEP_CALLS: Final = 1024
+"""Tool calls in one step. Whatever ends the run answers all that are left in one commit, of at most `BATCH_EVENTS`."""
+
+STEP_INPUT_BYTES: Final = 6 * MIB
+"""JSON of the inputs of one step's calls together. Below `RECOVERY_BYTES`, so that the log takes the step, and below
+`CONTEXT_BYTES`, so that the session's next run can read it."""
+
 PAUSED_TURNS: Final = 16
 """Times in one run that a provider may pause a turn and have its own content sent back."""
 
@@ -203,22 +210,24 @@ QUEUED_WRITES: Final = 65_536
 """Appends that may wait for the writer; more is refused, since their waiters would hold memory without end."""
 
 CONTEXT_EVENTS: Final = 10_000
-"""Facts (observations apart) that a run reads to rebuild its session's history."""
+"""Facts that a run reads to rebuild its session's history: not observations, and not the finished calls of programs."""
 
 CONTEXT_BYTES: Final = 8 * MIB
-"""JSON of those facts."""
+"""JSON of those facts, the inputs in dispatches and rejections apart: a model's are in its step as well, and nobody is
+told of a program's."""
 
 FACT_DEPTH: Final = JSON_DEPTH + 16
 """Nesting of a whole fact: a JSON value of `JSON_DEPTH` inside the fact's own objects."""
 
 RECOVERED_INVOCATIONS: Final = 10_000
-"""Open invocations that one recovery seals."""
+"""Open invocations that recovery lists at once."""
 
 RECOVERY_OPERATIONS: Final = 10_000
-"""Calls and operations of one open invocation that recovery reads."""
+"""Requests, calls and operations that one invocation may have unresolved: recovery holds them all. The log refuses
+what would make them more."""
 
 RECOVERY_BYTES: Final = 8 * MIB
-"""JSON of the facts (streamed observations apart) of one open invocation that recovery reads."""
+"""JSON of the inputs of those calls that are neither dispatched nor rejected: their rejections repeat them."""
 
 DELETION_EVENTS: Final = 256
 """Events whose bodies one transaction deletes; with `DELETION_BYTES`, what bounds how long appends wait for it."""

@@ -5,6 +5,8 @@ The builder trusts no adapter. Any violation poisons it for good: a stream that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from maka_trio import limits
@@ -110,13 +112,14 @@ class StepBuilder:
             case _:
                 raise self._void(f"{excerpt(event)} is no model event")
 
-    def push_text(self, part_id: str, text: str) -> None:
-        """Take a delta of text and nothing else, as `push` would. Raises as it does."""
+    def push_texts(self, part_id: str, texts: Sequence[str]) -> None:
+        """Take deltas of text and nothing else, as `push` would one by one. Raises as it does."""
         part = self._texts.get(part_id)
         if part is None or part.finished or self._finished is not None or self._fault is not None:
-            self.push(PartDelta(part_id, text))  # which says what is wrong
+            for text in texts:
+                self.push(PartDelta(part_id, text))  # which says what is wrong
         else:
-            part.pieces.append(text)
+            part.pieces += texts
 
     def finish(self) -> ModelStep:
         """The whole step.

@@ -19,6 +19,7 @@ Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 _SHORT = reprlib.Repr()  # looks at a few items of a container, and a few levels into it
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_IS_DIGEST = _DIGEST.fullmatch
 
 
 def excerpt(value: object) -> str:
@@ -75,7 +76,7 @@ def is_digest(value: object) -> bool:
 
 def digest(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validator of `sha256:` and 64 lower-case hexadecimal digits."""
-    if not is_digest(value):
+    if not (type(value) is str and _IS_DIGEST(value)) and not is_digest(value):
         raise InvalidInput(f"{attribute.name}={excerpt(value)} is not sha256: and 64 hexadecimal digits")
 
 

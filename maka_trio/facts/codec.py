@@ -277,17 +277,19 @@ _IN_ORDER = msgspec.json.Encoder()
 
 def encode_fact(fact: Fact) -> bytes:
     """Canonical bytes of a fact. Raises InvalidInput as `encode` does."""
-    if type(fact) is events.ModelObserved and type(fact.event) is models.PartDelta:
-        plain = _encode_plain_delta(fact.step_id, fact.event)
+    if type(fact) is events.ModelObserved:
+        plain = encode_text(fact)
         if plain is not None:
             return plain
     return _encode_fact(fact)
 
 
-def _encode_plain_delta(step_id: str, delta: models.PartDelta) -> bytes | None:
-    """Streamed text, without the converter's long way to the same bytes; None for what it is to judge."""
-    texts = type(step_id) is str and type(delta.id) is str and type(delta.text) is str
-    if delta.provider_options is not None or not texts:
+def encode_text(fact: events.ModelObserved) -> bytes | None:
+    """Streamed text, without the converter's long way to the same bytes; None for what that is to judge."""
+    step_id, delta = fact.step_id, fact.event
+    if type(delta) is not models.PartDelta or delta.provider_options is not None:
+        return None
+    if not (type(step_id) is str and type(delta.id) is str and type(delta.text) is str):
         return None
     event = {"data": {"id": delta.id, "text": delta.text}, "kind": delta.kind}
     try:

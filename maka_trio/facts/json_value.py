@@ -22,6 +22,7 @@ else:
     JsonObject = NewType("JsonObject", dict)
 
 _TOO_LONG = 10**JSON_INTEGER_DIGITS
+_PLAIN = 2**53
 
 
 def check_json(value: object, *, what: str, depth: int = JSON_DEPTH, nodes: int | None = None) -> JSON:
@@ -38,16 +39,16 @@ def check_json(value: object, *, what: str, depth: int = JSON_DEPTH, nodes: int 
 class _Copier:
     """One copy of one value: how deep it may go, and how many values are left."""
 
-    __slots__ = ("_depth", "_left", "_what")
+    __slots__ = ("_depth", "_left", "_nodes", "_what")
 
     def __init__(self, what: str, depth: int, nodes: int) -> None:
         self._what = what
         self._depth = depth
-        self._left = nodes
+        self._nodes = self._left = nodes
 
     def copy(self, value: object, depth: int) -> JSON:
         if self._left == 0:
-            raise InvalidInput(f"{self._what}: more JSON values than allowed")
+            raise InvalidInput(f"{self._what}: more than {self._nodes} JSON values")
         self._left -= 1
         kind = type(value)
         if kind is str and value.isascii():  # type: ignore[attr-defined]  # it is a str
@@ -108,9 +109,24 @@ def copied_object(value: object, *, what: str) -> JsonObject:
     return checked
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a value is JSON beyond doubt, as most arguments and options are: a scalar, or an object of scalars."""
+    if type(value) is not dict:
+        return _is_plain_scalar(value)
+    return all(type(key) is str and key.isascii() and _is_plain_scalar(item) for key, item in value.items())
+
+
+def _is_plain_scalar(value: object) -> bool:
+    kind = type(value)
+    if kind is str:
+        return value.isascii()  # type: ignore[attr-defined,no-any-return]  # it is a str
+    return value is None or kind is bool or (kind is int and -_PLAIN < value < _PLAIN)  # type: ignore[operator]
+
+
 def valid_json(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validator of a field that holds any JSON. How deep a fact may nest is the log's to say of the whole."""
-    check_json(value, what=attribute.name, depth=FACT_DEPTH)
+    if not _is_plain(value):
+        check_json(value, what=attribute.name, depth=FACT_DEPTH)
 
 
 def valid_object(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -119,7 +135,7 @@ def valid_object(instance: object, attribute: attrs.Attribute[Any], value: objec
         return
     if not isinstance(value, dict):
         raise InvalidInput(f"{attribute.name} must be a JSON object, not {type(value).__name__}")
-    check_json(value, what=attribute.name, depth=FACT_DEPTH)
+    valid_json(instance, attribute, value)
 
 
 def valid_schema(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

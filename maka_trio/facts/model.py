@@ -263,11 +263,11 @@ class ModelStep:
 
     def tool_calls(self) -> tuple[ModelToolCall, ...]:
         """All calls in order, those the provider executed included."""
-        return tuple(part.call for part in self.parts if isinstance(part, ToolCallPart))
+        return tuple([part.call for part in self.parts if isinstance(part, ToolCallPart)])
 
     def local_calls(self) -> tuple[ModelToolCall, ...]:
         """The calls that are ours to dispatch or reject, in order."""
-        return tuple(call for call in self.tool_calls() if not call.provider_executed)
+        return tuple([call for call in self.tool_calls() if not call.provider_executed])
 
     def text(self) -> str:
         """What the model said to the user, its text parts joined."""

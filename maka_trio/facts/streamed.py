@@ -26,8 +26,11 @@ from maka_trio.facts.model import (
 )
 from maka_trio.limits import IDENTITY_BYTES
 
-_OBSERVED: Final = b'"},"kind":"model_observed","step_id":"'
-_TEXT: Final = b'},"kind":"part_delta' + _OBSERVED
+_TEXT: Final = b'},"kind":"part_delta"}'
+_OFTEN: Final = 256
+_OFTEN_BYTES: Final = 256
+"""How many events are remembered, and how large they may be."""
+
 _SURE_IDENTITY: Final = IDENTITY_BYTES // 4
 """So many characters are within the limit in any alphabet."""
 
@@ -45,20 +48,55 @@ class _Delta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     kind: Literal["part_delta"]
 
 
-class StreamedText(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """An observation of text and nothing else."""
-
+class _Whole(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     event: _Delta
     kind: Literal["model_observed"]
     step_id: str
 
+
+class StreamedText(msgspec.Struct, gc=False):
+    """An observation of text and nothing else."""
+
+    step_id: str
+    part_id: str
+    text: str
+
     def fact(self) -> ModelObserved:
         """The observation itself."""
-        return ModelObserved(self.step_id, PartDelta(self.event.data.id, self.event.data.text))
+        return ModelObserved(self.step_id, PartDelta(self.part_id, self.text))
 
 
 Observed: TypeAlias = ModelObserved | StreamedText
 """An observation, as the value of its own or by the short way."""
+
+
+class TextStream:
+    """A part of a step as it streams. Its deltas differ in their text alone, so only that is decoded.
+
+    Args:
+        delta: one of its deltas.
+    """
+
+    __slots__ = ("_from", "_head", "_tail", "_to", "part_id", "step_id")
+
+    def __init__(self, delta: StreamedText) -> None:
+        self.step_id, self.part_id = delta.step_id, delta.part_id
+        self._head = b'{"event":{"data":{"id":%b,"text":"' % _ENCODER.encode(delta.part_id)
+        self._tail = b'"},"kind":"part_delta"},"kind":"model_observed","step_id":%b}' % _ENCODER.encode(delta.step_id)
+        self._from, self._to = len(self._head) - 1, 1 - len(self._tail)
+
+    def text_of(self, body: bytes) -> str | None:
+        """The text of another delta, if these are the canonical bytes of one."""
+        if not (body.startswith(self._head) and body.endswith(self._tail)):
+            return None
+        try:
+            return _decoded_text(body[self._from : self._to])
+        except (msgspec.MsgspecError, UnicodeError):
+            return None
+
+    def delta(self, text: str) -> StreamedText:
+        """The delta of such a text."""
+        return StreamedText(self.step_id, self.part_id, text)
 
 
 # --- other observations -----------------------------------------------------------------------------------
@@ -125,25 +163,42 @@ class _Finished(_Event, tag=Finished.kind):
     data: _End
 
 
-class _Other(msgspec.Struct, forbid_unknown_fields=True):
-    event: _Started | _PartFinished | _Called | _Finished
-    kind: Literal["model_observed"]
-    step_id: str
+_ENCODER: Final = msgspec.json.Encoder()
+_decoded_text: Final = msgspec.json.Decoder(str).decode
+_decoded_whole: Final = msgspec.json.Decoder(_Whole).decode
+_decoded_event: Final = msgspec.json.Decoder(_Started | _PartFinished | _Called | _Finished).decode
 
+_BEFORE: Final = b'{"event":'
+_BETWEEN: Final = b',"kind":"model_observed","step_id":'
 
-_TEXTS: Final = msgspec.json.Decoder(StreamedText)
-_OTHERS: Final = msgspec.json.Decoder(_Other)
+_often: dict[bytes, ModelEvent] = {}
+"""Events that are said again and again, by their bytes: a part begins, a part ends, the answer ends."""
 
 
 def short_observation(body: bytes) -> Observed | None:
     """The observation in the canonical bytes of a fact, if it is one and a usual one."""
-    if _OBSERVED not in body:
+    event, between, step_id = body.rpartition(_BETWEEN)
+    if not between:
         return None
     try:
-        if _TEXT in body:
-            text = _TEXTS.decode(body)
-            return text if 0 < len(text.step_id) <= _SURE_IDENTITY else None
-        other = _OTHERS.decode(body)
-        return ModelObserved(other.step_id, other.event.data.made())
+        if event.endswith(_TEXT):
+            whole = _decoded_whole(body)
+            data = whole.event.data
+            return StreamedText(whole.step_id, data.id, data.text) if 0 < len(whole.step_id) <= _SURE_IDENTITY else None
+        if step_id[-1:] != b"}":
+            return None
+        return ModelObserved(_decoded_text(step_id[:-1]), _often.get(event) or _event_in(event))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, InvalidInput):
         return None
+
+
+def _event_in(data: bytes) -> ModelEvent:
+    """The event in the beginning of an observation. Each of these two is JSON by itself, so that both together are."""
+    if not data.startswith(_BEFORE):
+        raise InvalidInput("an observation begins with its event")
+    event: ModelEvent = _decoded_event(data[len(_BEFORE) :]).data.made()
+    if len(data) <= _OFTEN_BYTES and not isinstance(event, ToolCallReady):
+        if len(_often) >= _OFTEN:
+            _often.clear()
+        _often[data] = event
+    return event

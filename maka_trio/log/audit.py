@@ -7,17 +7,18 @@ a snapshot of the file (`look`), which may have to be done again, and holds what
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from maka_trio.errors import InvalidInput, LogCorrupt
 from maka_trio.facts.codec import decode_fact, join_event
-from maka_trio.facts.event import RuntimeEvent, StoredEvent
+from maka_trio.facts.decoder import usual_fact
+from maka_trio.facts.event import ModelObserved, RuntimeEvent, StoredEvent
 from maka_trio.facts.identity import Invocation
-from maka_trio.facts.streamed import Observed, StreamedText, short_observation
-from maka_trio.limits import IDENTITY_BYTES
+from maka_trio.facts.streamed import Observed, StreamedText, TextStream, short_observation
+from maka_trio.limits import CONTEXT_EVENTS, IDENTITY_BYTES
 from maka_trio.log.chains import Chains
 from maka_trio.log.evidence import kept_of_deleted, wrong_beside, wrong_with_stub
 from maka_trio.log.faults import error_name, translated
@@ -39,14 +40,53 @@ class SeenObservation(msgspec.Struct, gc=False):
 
     values: Values
     invocation: Invocation
-    body: bytes
+    identity: bytes
     observed: Observed
+
+    @property
+    def body(self) -> bytes:
+        """The canonical bytes of the whole event, put together when somebody wants them: they are many and large."""
+        _, _, _, event_id, recorded_at, _, _, fact, *_ = self.values
+        return join_event(event_id, recorded_at, self.identity, fact)
 
     def stored(self) -> StoredEvent:
         """The event."""
         sequence, _, _, event_id, recorded_at, *_ = self.values
         fact = self.observed.fact() if isinstance(self.observed, StreamedText) else self.observed
         return StoredEvent(sequence, RuntimeEvent(event_id, recorded_at, self.invocation, fact))
+
+
+class SeenTexts(msgspec.Struct, gc=False):
+    """Rows of one text part as it streamed, one after the other, and nothing wrong with any of them by itself.
+
+    Most of most logs is that, so what is the same of all of them is looked at once.
+    """
+
+    rows: list[Values]
+    invocation: Invocation
+    identity: bytes
+    stream: TextStream
+    texts: list[str]
+
+    def each(self) -> Iterator[SeenObservation]:
+        """Every one of them by itself."""
+        for values, text in zip(self.rows, self.texts, strict=True):
+            yield SeenObservation(values, self.invocation, self.identity, self.stream.delta(text))
+
+    def goes_on(self, values: Values) -> bool:
+        """Take the next row, if it is another of them."""
+        _, row, kind, event_id, recorded_at, _, _, fact, session, _, _, operation_id = values
+        first = self.rows[0]
+        if row != first[1] or session != first[8] or kind != OBSERVED:
+            return False
+        if not _may_be_observed(event_id, recorded_at, fact, operation_id):
+            return False
+        text = self.stream.text_of(fact)
+        if text is None:
+            return False
+        self.rows.append(values)
+        self.texts.append(text)
+        return True
 
 
 class SeenEvent(NamedTuple):
@@ -81,10 +121,36 @@ class SeenStub(NamedTuple):
 Seen: TypeAlias = SeenObservation | SeenEvent | SeenDamage | SeenStub | int
 """What was seen of an event; a bare sequence where the row cannot be read."""
 
+Page: TypeAlias = Sequence[Seen | SeenTexts]
+"""What was seen of the events of a page, in order."""
 
-def sequence_of(seen: Seen) -> int:
-    """Its sequence."""
-    return seen if isinstance(seen, int) else int(seen.values[0])
+
+def sequence_of(seen: Seen | SeenTexts) -> int:
+    """Its sequence; the last where there are several."""
+    return seen if isinstance(seen, int) else int(rows_of(seen)[-1][0])
+
+
+def rows_of(seen: Seen | SeenTexts) -> Sequence[Values]:
+    """The rows of what was seen; none where a row cannot be read."""
+    if isinstance(seen, SeenTexts):
+        return seen.rows
+    return () if isinstance(seen, int) else (seen.values,)
+
+
+def each_of(page: Page) -> Iterator[Seen]:
+    """The events of a page one by one."""
+    for seen in page:
+        if isinstance(seen, SeenTexts):
+            yield from seen.each()
+        else:
+            yield seen
+
+
+def _may_be_observed(event_id: object, recorded_at: object, fact: object, operation_id: object) -> bool:
+    """Whether what a row has beside the digests can be that of an observation."""
+    if operation_id is not None or type(fact) is not bytes or type(recorded_at) is not int:
+        return False
+    return type(event_id) is str and 0 < len(event_id) <= _SURE_IDENTITY
 
 
 @frozen
@@ -116,14 +182,20 @@ class Auditor:
     def __init__(self) -> None:
         self.chains = Chains()
         self._identities = Identities()
+        self._streams: dict[int, TextStream] = {}
 
     # --- the file -----------------------------------------------------------------------------------------
 
     def look(self, reader: Reader, after: int, count: int) -> tuple[list[Seen], int]:
-        """The next events, and up to where this looked; no further is the end.
+        """The next events one by one, and up to where this looked; no further is the end.
 
         May be asked again: nothing follows from having looked.
         """
+        page, end = self.look_over(reader, after, count)
+        return list(each_of(page)), end
+
+    def look_over(self, reader: Reader, after: int, count: int) -> tuple[Page, int]:
+        """The same with streamed text by the stretch."""
         with translated("reading the log"):
             try:
                 return self._look(reader, after, count)
@@ -134,13 +206,24 @@ class Auditor:
             reader.connection.text_factory = lambda data: data.decode(errors="surrogateescape")
             return self._look(reader, after, count)
 
-    def _look(self, reader: Reader, after: int, count: int) -> tuple[list[Seen], int]:
+    def _look(self, reader: Reader, after: int, count: int) -> tuple[Page, int]:
         with at_one_moment(reader.connection):  # else what lies beside an event may be deleted after it was read
             rows, end = rows_after(reader.connection, after, count)
             kept = kept_of_deleted(reader.connection)
-            return [row if isinstance(row, int) else self._look_at(reader, row, kept) for row in rows], end
+            return self._looked_at(reader, rows, kept), end
 
-    def _look_at(self, reader: Reader, values: Values, kept: Mapping[int, int]) -> Seen:
+    def _looked_at(self, reader: Reader, rows: list[Values | int], kept: Mapping[int, int]) -> Page:
+        page: list[Seen | SeenTexts] = []
+        texts: SeenTexts | None = None
+        for values in rows:
+            if texts is not None and not isinstance(values, int) and texts.goes_on(values):
+                continue
+            seen = values if isinstance(values, int) else self._look_at(reader, values, kept)
+            texts = seen if isinstance(seen, SeenTexts) and not kept else None
+            page.append(seen)
+        return page
+
+    def _look_at(self, reader: Reader, values: Values, kept: Mapping[int, int]) -> Seen | SeenTexts:
         to_be_deleted = bool(kept) and values[0] > kept.get(values[8], values[0])
         if values[2] == OBSERVED and not to_be_deleted:
             seen = self._observation(reader, values)
@@ -152,7 +235,7 @@ class Auditor:
         try:
             invocation, identity = self._identities.of(reader.connection, row.invocation)
             body = event_bytes(row, identity)
-            stored = stored_event(row, invocation)
+            stored = stored_event(row, invocation, usual_fact(row.body, row.kind))
         except LogCorrupt as error:
             return SeenDamage(values, (str(error),), invocation, body)
         if is_stub(row.body):
@@ -166,20 +249,30 @@ class Auditor:
             return SeenDamage(values, words, invocation, body, stored)
         return SeenEvent(values, invocation, body, stored)
 
-    def _observation(self, reader: Reader, values: Values) -> SeenObservation | None:
+    def _observation(self, reader: Reader, values: Values) -> SeenObservation | SeenTexts | None:
         """An observation, if the row is nothing else and nothing is wrong with it by itself."""
-        _, invocation_row, _, event_id, recorded_at, _, _, fact, _, _, _, operation_id = values
-        if operation_id is not None or type(fact) is not bytes or type(recorded_at) is not int:
-            return None
-        if type(event_id) is not str or not 0 < len(event_id) <= _SURE_IDENTITY:
+        _, row, _, event_id, recorded_at, _, _, fact, _, _, _, operation_id = values
+        if not _may_be_observed(event_id, recorded_at, fact, operation_id):
             return None
         try:
+            invocation, identity = self._identities.of(reader.connection, row)
+            stream = self._streams.get(row)
+            text = None if stream is None else stream.text_of(fact)
+            if stream is not None and text is not None:
+                return SeenTexts([values], invocation, identity, stream, [text])
             observed = short_observation(fact) or decode_fact(fact)
-            invocation, identity = self._identities.of(reader.connection, invocation_row)
-            body = join_event(event_id, recorded_at, identity, fact)
-        except (LogCorrupt, InvalidInput, ValueError):
+        except (LogCorrupt, InvalidInput):
             return None
-        return SeenObservation(values, invocation, body, observed) if isinstance(observed, Observed) else None
+        if isinstance(observed, StreamedText):
+            return SeenTexts([values], invocation, identity, self._stream(row, observed), [observed.text])
+        return SeenObservation(values, invocation, identity, observed) if isinstance(observed, ModelObserved) else None
+
+    def _stream(self, row: int, delta: StreamedText) -> TextStream:
+        """The stream that a delta is of, remembered for the invocation."""
+        if len(self._streams) >= CONTEXT_EVENTS:
+            self._streams.clear()
+        stream = self._streams[row] = TextStream(delta)
+        return stream
 
     # --- the chains ---------------------------------------------------------------------------------------
 
@@ -191,10 +284,10 @@ class Auditor:
         row = Row._make(seen.values)
         beside = seen.words if isinstance(seen, (SeenDamage, SeenStub)) else ()
         session_id = None if seen.invocation is None else seen.invocation.session_id
-        words = (*beside, *self.chains.push(row, seen.body, session_id))
-        stored = seen.stored() if isinstance(seen, SeenObservation) else seen.stored
+        stored, body = seen.stored() if isinstance(seen, SeenObservation) else seen.stored, seen.body
+        words = (*beside, *self.chains.push(row, body, session_id))
         chains = self.chains.known(row.session)
-        return Found(row.sequence, words, stored, seen.body, session_id, row.session_digest, chains)
+        return Found(row.sequence, words, stored, body, session_id, row.session_digest, chains)
 
     def lost(self, reader: Reader) -> list[str]:
         """What sessions say of their ends that the events do not show. After the last page."""

@@ -6,20 +6,19 @@ Goes on behind a wrong link and behind what cannot be read: what is in doubt is 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from maka_trio.facts.codec import join_event
 from maka_trio.facts.prefix import chain_both, chain_next, chain_start
 from maka_trio.facts.scope import Root, Session
 from maka_trio.log.rows import OBSERVED, Row
 from maka_trio.log.salvage import Values
 from maka_trio.records import define
 
-_KIND, _SESSION = map(Row._fields.index, ("kind", "session"))
+_SESSION: Final = Row._fields.index("session")
 DIGESTS: Final = slice(Row._fields.index("root_digest"), Row._fields.index("session_digest") + 1)
 """Where the digests of the log and of the session stand in the values of a row."""
-
-_NAMED: Final = slice(Row._fields.index("previous"), Row._fields.index("previous_fact") + 1)
 
 
 @define(eq=False)
@@ -104,18 +103,37 @@ class Chains:
 
     def follows(self, values: Values, body: bytes) -> bool:
         """Take an event that is in its place beyond doubt. False says nothing, except that `push` has to look."""
-        chain, root = self._sessions.get(values[_SESSION]), self._root
+        sequence, _, kind, _, _, root_digest, session_digest, _, session, previous, previous_fact, _ = values
+        chain, root = self._sessions.get(session), self._root
         if chain is None or chain.gaps != self._gaps or not len(root.ends) == len(chain.ends) == 1:
             return False
-        sequence, digests = values[0], values[DIGESTS]
-        if values[_NAMED] != (chain.last, chain.last_fact):
+        if previous != chain.last or previous_fact != chain.last_fact:
             return False
-        if digests != chain_both(root.ends[0], chain.ends[0], sequence, body):
+        of_root, of_session = chain_both(root.ends[0], chain.ends[0], sequence, body)
+        if root_digest != of_root or session_digest != of_session:
             return False
-        root.ends, chain.ends = digests[:1], digests[1:]
-        chain.last = sequence
-        if values[_KIND] != OBSERVED:
+        root.ends, chain.ends, chain.last = (of_root,), (of_session,), sequence
+        if kind != OBSERVED:
             chain.last_fact = sequence
+        return True
+
+    def follow(self, rows: Sequence[Values], identity: bytes) -> bool:
+        """Take observations of one invocation in one session, if every one is in its place beyond doubt."""
+        session = rows[0][_SESSION]
+        chain, root = self._sessions.get(session), self._root
+        if chain is None or chain.gaps != self._gaps or not len(root.ends) == len(chain.ends) == 1:
+            return False
+        last, last_fact, of_root, of_session = chain.last, chain.last_fact, root.ends[0], chain.ends[0]
+        for values in rows:
+            sequence, _, _, event_id, recorded_at, root_digest, session_digest, fact, _, *before, _ = values
+            if before != [last, last_fact] or sequence <= last:
+                return False
+            body = join_event(event_id, recorded_at, identity, fact)
+            of_root, of_session = chain_both(of_root, of_session, sequence, body)
+            if of_root != root_digest or of_session != session_digest:
+                return False
+            last = sequence
+        root.ends, chain.ends, chain.last = (of_root,), (of_session,), last
         return True
 
     # --- the end ------------------------------------------------------------------------------------------

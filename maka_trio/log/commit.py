@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from maka_trio.errors import MakaError
 from maka_trio.log.prepared import PreparedWrite
-from maka_trio.records import define, frozen
+from maka_trio.records import frozen
 
 Ticket: TypeAlias = Sequence[PreparedWrite]
 """An append: written whole or not at all."""
 
 
-@define(eq=False)
-class Written:
-    """A ticket that was planned, and then written: its sequences, and what of it is new (replays are not)."""
+Result: TypeAlias = list[int] | MakaError
+"""What became of a ticket: its sequences, or why it was not written."""
 
-    sequences: list[int]
-    new: list[tuple[int, PreparedWrite]]
-
-
-Result: TypeAlias = Written | MakaError
-"""What became of a ticket."""
+Added: TypeAlias = tuple[int, list[PreparedWrite]]
+"""What one transaction added to the log: the first of its sequences, which follow upon each other, and its events."""
 
 
-@frozen
-class Position:
+class Position(NamedTuple):
     """The end of a scope: its last sequence, and its digest there."""
 
     high_water: int
@@ -35,8 +29,13 @@ class Position:
 
 @frozen
 class Commit:
-    """What one `Store.write` did: a result for each ticket, and where the log and the sessions it touched now end."""
+    """What one `Store.write` did.
+
+    A result for each ticket, what is new in the log (retries are not), and where the log and the sessions that it
+    touched now end.
+    """
 
     results: list[Result]
+    added: list[Added]
     root: Position
     sessions: dict[str, Position]

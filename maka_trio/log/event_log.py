@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,8 +20,9 @@ from maka_trio.facts.scope import Lineage, Root, Scope, Session
 from maka_trio.log import queries
 from maka_trio.log.backup import backup
 from maka_trio.log.commit import Commit, Position
+from maka_trio.log.faults import os_error
 from maka_trio.log.follow import Follower, Hub
-from maka_trio.log.prepared import PreparedWrite, prepare, prepare_all
+from maka_trio.log.prepared import prepare, prepare_all
 from maka_trio.log.queries import Head
 from maka_trio.log.questions import Questions, checked_scope
 from maka_trio.log.reader import Reader
@@ -154,7 +155,9 @@ class EventLog(Questions, EventSink):
             LogClosed: the log was closed before it was submitted.
         """
         self._check_open()
-        (sequence,) = await self._append([prepare(event)])
+        write = prepare(event)
+        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: nothing was submitted
+        (sequence,) = await self._committer.append([write])
         return sequence
 
     async def commit_batch(self, events: Sequence[RuntimeEvent | EventWrite]) -> list[int]:
@@ -163,7 +166,9 @@ class EventLog(Questions, EventSink):
         Each is checked against the log plus the ones before it. An effect never lies between two events of a batch.
         """
         self._check_open()
-        return await self._append(prepare_all(events))
+        writes = prepare_all(events)
+        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: nothing was submitted
+        return await self._committer.append(writes)
 
     async def check(self, event: RuntimeEvent | EventWrite) -> None:
         """Raise what committing an event now would raise, as far as the rules go. Nothing is written.
@@ -173,10 +178,6 @@ class EventLog(Questions, EventSink):
         """
         ticket = [prepare(event)]
         await self._call(lambda store: store.check(ticket))
-
-    async def _append(self, writes: list[PreparedWrite]) -> list[int]:
-        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled here: nothing was submitted
-        return await self._committer.append(writes)
 
     async def recover(self) -> int:
         """Seal the invocations that were left open, and return how many there were.
@@ -335,11 +336,23 @@ async def _open(cls: type[EventLog], path: str | os.PathLike[str], *, inline: bo
             raise InvalidInput("a log in memory is opened with inline=True")
         log = cls(Store.in_memory(), inline=True)
     else:
-        log = cls(await _run_sync(lambda: Store.open(file), inline=inline), inline=inline)
+        log = _on(await _run_sync(lambda: Store.open(file), inline=inline), cls, inline=inline)
     try:
         yield log
     finally:
         await log.aclose()
+
+
+def _on(store: Store, cls: type[EventLog], *, inline: bool) -> EventLog:
+    """A log on an open file, which is closed again if there are no descriptors or threads left for the log."""
+    with ExitStack() as undo:
+        undo.callback(store.close)
+        try:
+            log = cls(store, inline=inline)
+        except OSError as error:
+            raise os_error(error, f"cannot open {str(store.path)!r}") from error
+        undo.pop_all()
+    return log
 
 
 def _sealed(commit: Commit) -> int:

@@ -18,7 +18,7 @@ import trio
 from maka_trio import limits
 from maka_trio.errors import LogClosed
 from maka_trio.facts.event import StoredEvent
-from maka_trio.log.commit import Commit, Written
+from maka_trio.log.commit import Commit
 from maka_trio.log.prepared import PreparedWrite
 
 ReadAfter: TypeAlias = Callable[[str | None, int], Awaitable[tuple[list[StoredEvent], bool]]]
@@ -165,11 +165,10 @@ class Hub:
         """Hand the new events of a commit to those who follow their sessions, or everything."""
         if not self._followers:
             return
-        for result in commit.results:
-            if isinstance(result, Written):
-                for sequence, write in result.new:
-                    self._hand(None, sequence, write)
-                    self._hand(write.event.invocation.session_id, sequence, write)
+        for first, writes in commit.added:
+            for sequence, write in enumerate(writes, first):
+                self._hand(None, sequence, write)
+                self._hand(write.event.invocation.session_id, sequence, write)
 
     def _hand(self, session_id: str | None, sequence: int, write: PreparedWrite) -> None:
         group = self._followers.get(session_id)

@@ -1,7 +1,8 @@
 """One owner per log file: where the file really is, whether it may be owned, and the lock that owns it.
 
 The lock is `flock` on a file beside the log. The kernel frees it when its holder dies, so no age or process id is
-ever consulted, and it is never unlinked: a lock on a file without a name protects nothing. Knows nothing of SQLite.
+ever consulted. A lock on a file without a name protects nothing: the file stays, unless its holder made it and no log
+was opened by it, and who has locked one looks whether it still has its name. Knows nothing of SQLite.
 """
 
 from __future__ import annotations
@@ -73,14 +74,10 @@ class Lease:
     def __init__(self, path: Path) -> None:
         self.path = real_path(path)
         check_ownable(self.path)
-        self._descriptor, self.renewed = _open_lock(lock_path(self.path))
+        self._descriptor, self.renewed = _lock(self.path)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             check_ownable(self.path)  # once more: what was checked before the lock may have changed
             self._mark = Mark(self._descriptor)
-        except BlockingIOError:
-            os.close(self._descriptor)
-            raise LogInUse(f"another owner holds {str(self.path)!r}") from None
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -91,17 +88,54 @@ class Lease:
         """Note that events up to a sequence are durable, before anybody is told so."""
         self._mark.write(sequence)
 
-    def release(self) -> None:
-        """Give the lease back. The lock file stays."""
+    def release(self, *, keep: bool = True) -> None:
+        """Give the lease back.
+
+        Args:
+            keep: leave the lock file, as where there is a log it has to be.
+        """
         if self._descriptor >= 0:
             self._mark.close()
-            os.close(self._descriptor)
-            self._descriptor = -1
+            try:
+                if not keep:
+                    lock_path(self.path).unlink(missing_ok=True)
+            finally:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+
+def _lock(path: Path) -> tuple[int, bool]:
+    """The locked lock file of a log, and whether it was there before."""
+    lock = lock_path(path)
+    while True:
+        descriptor, renewed = _open_lock(lock)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _has_name(descriptor, lock):
+                return descriptor, renewed
+        except BlockingIOError:
+            os.close(descriptor)
+            raise LogInUse(f"another owner holds {str(path)!r}") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # whoever held it has unlinked it meanwhile
+
+
+def _has_name(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _open_lock(path: Path) -> tuple[int, bool]:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600), False
-    except FileExistsError:
-        return os.open(path, flags), True
+    while True:
+        try:
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600), False
+        except FileExistsError:
+            try:
+                return os.open(path, flags), True
+            except FileNotFoundError:
+                continue  # unlinked between the two

@@ -9,29 +9,33 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from maka_trio.errors import LogCorrupt, StoreError
 from maka_trio.log.faults import translated
 from maka_trio.log.lease import Lease, lock_path
 from maka_trio.log.reader import Reader
 from maka_trio.log.salvage import first_damage
-from maka_trio.log.schema import open_reader
+from maka_trio.log.schema import open_reader, remains
+
+_NAMES: Final = {"-wal": "write-ahead log", "-journal": "journal"}
 
 
 def check_presence(lease: Lease) -> None:
     """Refuse to begin a new log in the place of one that has gone.
 
     Raises:
-        LogCorrupt: the log's file is gone, and its write-ahead log or its acknowledged events say that it was there.
+        LogCorrupt: the log's file is gone, and its write-ahead log, its journal or its acknowledged events say that
+            it was there.
     """
     path = lease.path
     if path.exists():
         return
-    wal = path.with_name(path.name + "-wal")
-    if wal.exists():
+    left = remains(path)
+    if left is not None:
         raise LogCorrupt(
-            f"{str(path)!r} is gone and its write-ahead log {str(wal)!r} is there; put the file back, or move the "
-            "write-ahead log away to begin a new log",
+            f"{str(path)!r} is gone and its {_NAMES[left.name[len(path.name) :]]} {str(left)!r} is there; put the file "
+            "back, or move that away to begin a new log",
             sequence=1,
         )
     if lease.acknowledged:

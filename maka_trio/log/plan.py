@@ -15,6 +15,7 @@ from maka_trio.facts.codec import decode_fact, encode, encode_invocation, join_e
 from maka_trio.facts.event import (
     InvocationEnded,
     InvocationOpened,
+    MessageSteered,
     ModelObserved,
     ModelRequested,
     RuntimeEvent,
@@ -23,14 +24,15 @@ from maka_trio.facts.event import (
 )
 from maka_trio.facts.identity import Invocation
 from maka_trio.facts.opening import ContinuationOpening, request_fingerprint
-from maka_trio.facts.prefix import chain_next, chain_start, chain_text
+from maka_trio.facts.prefix import chain_both, chain_next, chain_start, chain_text
 from maka_trio.facts.scope import Root
 from maka_trio.log.claims import prove_planned
-from maka_trio.log.commit import Position, Ticket, Written
-from maka_trio.log.draft import EVENT_ID, Draft
+from maka_trio.log.commit import Position, Ticket
+from maka_trio.log.draft import ARTIFACTS, EVENT_ID, INVOCATIONS, MARKS, MESSAGES, PAYLOADS, SESSIONS, Draft
+from maka_trio.log.media import check_media
 from maka_trio.log.prepared import PreparedWrite, check_evidence, with_source
-from maka_trio.log.replay import find_event, operation_is_used, same_event, same_evidence
-from maka_trio.log.rows import OBSERVED, Identities, last_sequence, row_at
+from maka_trio.log.replay import check_operation, find_event, is_in_session, same_event, same_evidence
+from maka_trio.log.rows import OBSERVED, Identities, last_sequence, next_row, row_at
 from maka_trio.log.schema import MARK_EVERY
 from maka_trio.log.sessions import OpenInvocation, SessionBook, SessionState, message_ids
 from maka_trio.log.sources import check_request, source_link, with_source_of
@@ -56,8 +58,8 @@ class Planner:
         self._less_recent: dict[str, int] = {}
         self._sequence, self._digest = _read_end(connection)
         self._durable = self._sequence
-        self._next_session = _next_row(connection, "sessions")
-        self._next_invocation = _next_row(connection, "invocations")
+        self._next_session = next_row(connection, "sessions")
+        self._next_invocation = next_row(connection, "invocations")
 
     @property
     def root(self) -> Position:
@@ -71,12 +73,12 @@ class Planner:
 
     def draft(self) -> Draft:
         """An empty draft. Only one is under way at a time."""
-        draft = Draft()
+        draft = Draft(self._sequence + 1)
         self._keep_end(draft)
         return draft
 
-    def plan(self, draft: Draft, ticket: Ticket, *, careful: bool) -> Written:
-        """Plan one ticket into a draft. A refused one leaves the draft as it was.
+    def plan(self, draft: Draft, ticket: Ticket, *, careful: bool) -> list[int]:
+        """Plan one ticket into a draft, and return its sequences. A refused one leaves the draft as it was.
 
         Args:
             draft: what the next transaction writes.
@@ -87,33 +89,51 @@ class Planner:
             CommitRejected: a rule refuses it, or an id stands for something else.
             InvalidInput: its evidence is not what its facts say.
         """
+        if len(ticket) == 1 and not careful:
+            streamed = self._plan_streamed(draft, ticket[0])
+            if streamed is not None:
+                return [streamed]
         mark = len(draft.undo)
-        written = Written([], [])
         # One event by itself is refused before anything of it is kept; only what comes after others needs this.
         kept: set[str] | None = None
         if len(ticket) > 1:
             kept = set()
             self._keep_end(draft)
         try:
-            for write in ticket:
-                written.sequences.append(self._plan_write(draft, write, written, kept, careful=careful))
+            return [self._plan_write(draft, write, kept, careful=careful) for write in ticket]
         except BaseException:
             draft.take_back(mark)
             raise
-        return written
 
     def committed(self, draft: Draft) -> None:
         """The draft is durable (or empty): forget what nobody will ask for soon."""
         self._durable = self._sequence
+        draft.undo.clear()  # it holds the draft itself, which would then wait for the garbage collector
         self.sessions.settle(draft.touched.values())
         if len(self._recent) > RECENT_IDS:
             self._less_recent, self._recent = self._recent, {}
 
     # --- one event ----------------------------------------------------------------------------------------
 
-    def _plan_write(
-        self, draft: Draft, write: PreparedWrite, written: Written, kept: set[str] | None, *, careful: bool
-    ) -> int:
+    def _plan_streamed(self, draft: Draft, write: PreparedWrite) -> int | None:
+        """Plan streamed text of an open step, which most events are. None leaves it to all the rules, as it was."""
+        event = write.event
+        fact, identity = event.fact, event.invocation
+        session = self.sessions.met.get(identity.session_id)
+        if type(fact) is not ModelObserved or write.artifacts or session is None:
+            return None
+        invocation = session.open
+        if invocation is None or self._seen(event, session) is not None or event.id in session.messages:
+            return None
+        known = invocation.state.invocation
+        if not ((known is identity or known == identity) and invocation.state.takes_text(fact)):
+            return None
+        if session.session_id not in draft.touched:
+            draft.touched[session.session_id] = session
+            draft.places.append((session, session.place()))
+        return self._add_event(draft, write, session, invocation)
+
+    def _plan_write(self, draft: Draft, write: PreparedWrite, kept: set[str] | None, *, careful: bool) -> int:
         event = write.event
         if write.payload is not None or write.artifacts:
             check_evidence(write)
@@ -133,7 +153,6 @@ class Planner:
         if write.source_here:
             write = with_source(write, session.head, chain_text(source_link(session)))
         sequence = self._add_event(draft, write, session, invocation)
-        written.new.append((sequence, write))
         if not isinstance(event.fact, ModelObserved):
             self._add_beside(draft, write, session, sequence)
             if isinstance(event.fact, InvocationEnded):
@@ -171,23 +190,10 @@ class Planner:
         event = write.event
         sequence = self._sequence + 1
         whole = join_event(event.id, event.recorded_at, invocation.identity, write.body)
-        self._digest = chain_next(self._digest, sequence, whole)
-        session_digest = chain_next(session.digest, sequence, whole)
-        row = (
-            sequence,
-            session.row,
-            invocation.row,
-            session.head,
-            session.head_fact,
-            write.kind,
-            event.id,
-            event.recorded_at,
-            write.operation_id,
-            self._digest,
-            session_digest,
-            write.body,
-        )
-        draft.events.append(row)
+        self._digest, session_digest = chain_both(self._digest, session.digest, sequence, whole)
+        place = (sequence, session.row, invocation.row, session.head, session.head_fact)
+        named = (write.kind, event.id, event.recorded_at, write.operation_id)
+        draft.events.append(place + named + (self._digest, session_digest, write.body))
         draft.writes.append(write)
         self._recent[event.id] = self._sequence = session.head = sequence
         session.digest = session_digest
@@ -197,19 +203,19 @@ class Planner:
             session.head_fact = sequence
         session.events += 1
         if session.events % MARK_EVERY == 0:
-            draft.add(draft.marks, (session.row, sequence))
+            draft.add(MARKS, (session.row, sequence))
         return sequence
 
     def _add_beside(self, draft: Draft, write: PreparedWrite, session: SessionState, sequence: int) -> None:
         """What is stored beside a fact, or points to it."""
         if write.payload is not None:
             raw = write.event.fact.outcome.raw  # type: ignore[union-attr]  # only a succeeded settlement has a payload
-            draft.add(draft.payloads, (sequence, raw.digest, write.payload))
+            draft.add(PAYLOADS, (sequence, raw.digest, write.payload))
         for artifact in write.artifacts:
             ref = artifact.ref
-            draft.add(draft.artifacts, (session.row, ref.id, sequence, ref.media_type, ref.digest, artifact.data))
+            draft.add(ARTIFACTS, (session.row, ref.id, sequence, ref.media_type, ref.digest, artifact.data))
         for message_id in message_ids(write.event.fact):
-            draft.add(draft.messages, (session.row, message_id, sequence))
+            draft.add(MESSAGES, (session.row, message_id, sequence))
 
     # --- who it belongs to --------------------------------------------------------------------------------
 
@@ -231,10 +237,13 @@ class Planner:
         if isinstance(fact, ModelRequested):
             check_request(fact, session, invocation, source_here=write.source_here)
         invocation.state.advance(fact, draft.undo)
+        invocation.state.check_room(fact)
         if careful and isinstance(fact, (ToolDispatched, ToolRejected)):
-            self._check_operation(fact)
+            check_operation(self._connection, fact)
         for message_id in message_ids(fact):
             self._admit_message(draft, session, message_id)
+        if isinstance(fact, (InvocationOpened, MessageSteered)):
+            check_media(self._connection, draft, session.row, write)
         return session, invocation
 
     def _open(
@@ -273,7 +282,7 @@ class Planner:
         session.open = OpenInvocation(row, encode_invocation(identity), InvocationState(identity))
         session.lineage = None if proof is None else proof.link
         draft.add(
-            draft.invocations,
+            INVOCATIONS,
             (
                 *(row, session.row, identity.turn_id, identity.run_id, identity.invocation_id),
                 *(self._sequence + 1, request_fingerprint(fact.input), None if proof is None else proof.source),
@@ -285,7 +294,7 @@ class Planner:
         session = SessionState.empty(self._next_session, session_id)
         self._next_session += 1
         self.sessions.add(session)
-        draft.add(draft.sessions, (session.row, session_id))
+        draft.add(SESSIONS, (session.row, session_id))
 
         def back() -> None:
             self._next_session -= 1
@@ -332,27 +341,12 @@ class Planner:
             ended = session.open is None or session.open.state.invocation != identity
         return identity, ended
 
-    # --- what the file alone knows ------------------------------------------------------------------------
-
-    def _check_operation(self, fact: ToolDispatched | ToolRejected) -> None:
-        if operation_is_used(self._connection, fact.operation_id):
-            raise refused(
-                Refusal.OPERATION_REUSED, f"operation {excerpt(fact.operation_id)} was used before in this log"
-            )
-
     def _admit_message(self, draft: Draft, session: SessionState, message_id: str) -> None:
         """Messages and events of a session share one space of ids."""
-        if message_id in session.messages or self._event_in(session, message_id):
+        if message_id in session.messages or is_in_session(self._connection, session.row, message_id):
             raise refused(Refusal.MESSAGE_REUSED, f"message {excerpt(message_id)} is in this session already")
         session.messages.add(message_id)
         draft.undo.append(lambda: session.messages.discard(message_id))
-
-    def _event_in(self, session: SessionState, event_id: str) -> bool:
-        found = self._connection.execute(
-            "SELECT 1 FROM events WHERE event_id = ? AND kind <> 'model_observed' AND session = ?",
-            (event_id, session.row),
-        ).fetchone()
-        return found is not None
 
     # --- taking back --------------------------------------------------------------------------------------
 
@@ -375,11 +369,11 @@ class Planner:
             return
         if kept is not None:
             kept.add(session.session_id)
-        before = (session.head, session.head_fact, session.digest, session.events, session.open, session.lineage)
+        before = session.place()
         draft.touched[session.session_id] = session
 
         def back() -> None:
-            session.head, session.head_fact, session.digest, session.events, session.open, session.lineage = before
+            session.put_back(before)
             if first:
                 del draft.touched[session.session_id]
 
@@ -389,15 +383,10 @@ class Planner:
         outcome, residue = invocation.state.outcome, invocation.state.residue()
         assert outcome is not None
         encoded = None if residue is None else encode(residue, Residue).decode()
-        draft.add(draft.ends, (sequence, outcome_name(outcome), encoded, invocation.row))
+        draft.end((sequence, outcome_name(outcome), encoded, invocation.row))
         session.open = session.lineage = None
 
 
 def _read_end(connection: sqlite3.Connection) -> tuple[int, bytes]:
     last = row_at(connection, last_sequence(connection))
     return (0, chain_start(Root())) if last is None else (last.sequence, last.root_digest)
-
-
-def _next_row(connection: sqlite3.Connection, table: str) -> int:
-    (last,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
-    return (last or 0) + 1

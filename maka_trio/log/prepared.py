@@ -15,7 +15,7 @@ import attrs
 from maka_trio import limits
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
-from maka_trio.facts.codec import digest, encode_fact, parse_json
+from maka_trio.facts.codec import digest, encode_fact, encode_text, parse_json
 from maka_trio.facts.event import (
     Artifact,
     BodyDeleted,
@@ -76,6 +76,10 @@ def prepare(item: RuntimeEvent | EventWrite) -> PreparedWrite:
     Raises:
         InvalidInput: a value that JSON cannot carry, success without its raw result, an imported message.
     """
+    if type(item) is RuntimeEvent and type(item.fact) is ModelObserved:
+        streamed = _prepare_text(item, item.fact)
+        if streamed is not None:
+            return streamed
     if isinstance(item, EventWrite):
         event, payload, artifacts, source_here = item.event, item.payload, tuple(item.artifacts), item.source_here
     elif isinstance(item, RuntimeEvent):
@@ -103,6 +107,17 @@ def prepare(item: RuntimeEvent | EventWrite) -> PreparedWrite:
     return PreparedWrite(event, fact.kind, indexed_operation_id(fact), body, size, payload, artifacts, source_here)
 
 
+def _prepare_text(event: RuntimeEvent, fact: ModelObserved) -> PreparedWrite | None:
+    """Streamed text, in which hardly anything can be wrong; None for what has to be looked at more closely."""
+    recorded_at = event.recorded_at
+    if type(event.invocation) is not Invocation or type(recorded_at) is not int:
+        return None
+    body = encode_text(fact)
+    if body is None or not 0 <= recorded_at <= _MAX_INTEGER:
+        return None
+    return PreparedWrite(event, ModelObserved.kind, None, body, len(body))
+
+
 def with_source(write: PreparedWrite, high_water: int, digest: str) -> PreparedWrite:
     """A request that left its source to the log, with the source that the log has found."""
     event, request = write.event, write.event.fact
@@ -123,13 +138,33 @@ def check_evidence(write: PreparedWrite) -> None:
         _check_payload(write.payload, fact.outcome.raw.bytes, fact.outcome.raw.digest)
         if tuple(artifact.ref for artifact in write.artifacts) != fact.outcome.artifacts:
             raise InvalidInput("a settlement is written with exactly the artifacts that it names")
-    named = {part.artifact: part.digest for part in message_media(fact) if part.digest is not None}
+    else:
+        _check_named(write)
     for artifact in write.artifacts:
         ref = artifact.ref
         if len(artifact.data) != ref.bytes or not _same_digest(artifact.data, ref.digest):
             raise InvalidInput(f"artifact {excerpt(ref.id)} is not the bytes that its reference names")
-        if named.get(ref.id, ref.digest) != ref.digest:
-            raise InvalidInput(f"artifact {excerpt(ref.id)} is not the bytes that its message names")
+
+
+def _check_named(write: PreparedWrite) -> None:
+    """Each artifact is one that the message names, as it names it. What it does not bring, the log has to have."""
+    fact = write.event.fact
+    named: dict[str | None, list[MediaContent]] = {}
+    for part in message_media(fact):
+        named.setdefault(part.artifact, []).append(part)
+    for artifact in write.artifacts:
+        ref = artifact.ref
+        parts = named.pop(ref.id, None)
+        if parts is None:
+            raise InvalidInput(f"artifact {excerpt(ref.id)} is none that the {fact.kind} names, or it comes twice")
+        for part in parts:
+            if part.digest not in (None, ref.digest):
+                raise InvalidInput(f"artifact {excerpt(ref.id)} is not the bytes that its message names")
+            if part.media_type != ref.media_type:
+                raise InvalidInput(
+                    f"artifact {excerpt(ref.id)} is {excerpt(ref.media_type)}, and its message names it as "
+                    f"{excerpt(part.media_type)}"
+                )
 
 
 def message_media(fact: Fact) -> Iterator[MediaContent]:

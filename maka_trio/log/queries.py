@@ -19,15 +19,14 @@ from maka_trio.facts.json_value import JSON
 from maka_trio.facts.outcome import ArtifactRef, Succeeded
 from maka_trio.facts.prefix import chain_next, chain_start, chain_text
 from maka_trio.facts.scope import Lineage, Root, Scope, Session
+from maka_trio.log.context import Context, ContextBounds, told_rows
 from maka_trio.log.deletion import refuse_deleted
 from maka_trio.log.lineage import lineage_end, lineage_rows
-from maka_trio.log.prefixes import check_bounds, too_large, too_many
+from maka_trio.log.prefixes import check_bounds
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import (
     OBSERVED,
     EventRow,
-    context_rows,
-    fact_rows,
     last_sequence,
     root_rows,
     row_at,
@@ -49,7 +48,7 @@ class Head:
 
 @frozen
 class SessionContext:
-    """The facts of a session, observations apart, and where the session stood when they were read."""
+    """The facts of a session that a run reads (see `context`), and where the session stood when they were read."""
 
     head: Head
     events: tuple[StoredEvent, ...]
@@ -120,31 +119,27 @@ def _head_at(connection: sqlite3.Connection, scope: Root | Session, sequence: in
 
 
 def read_context(reader: Reader, session_id: str, max_events: int, max_bytes: int) -> SessionContext:
-    """The facts of a session, observations apart. Raises PrefixTooLarge, LogCorrupt and SessionDeleted."""
+    """The facts of a session that a run reads. Raises PrefixTooLarge, LogCorrupt and SessionDeleted."""
     check_bounds(max_events, max_bytes)
+    bounds = ContextBounds(session_id, max_events, max_bytes)
     with reader.snapshot() as connection:
         refuse_deleted(connection, session_id)
         found = session_head(connection, session_id)
         if found is None:
             return SessionContext(_head_at(connection, Session(session_id), 0), ())
-        facts = fact_rows(connection, found.head_fact, 0, max_events + 1)
-        if len(facts) > max_events:
-            raise too_many(max_events)
-        if sum(fact.size for fact in facts) > max_bytes:
-            raise too_large(max_bytes)
-        events = []
+        context = Context(bounds)
         start = chain_start(Session(session_id))
-        for row, before in context_rows(connection, found.head_fact):
+        for row, before in told_rows(connection, found.head_fact, bounds):
             reader.check()
-            # Observations are left out, so each fact is held against its neighbour's digest instead of a running one.
+            # Much is left out, so each fact is held against its neighbour's digest instead of a running one.
             if chain_next(before or start, row.sequence, reader.bytes_of(row)) != row.session_digest:
                 raise LogCorrupt(f"event {row.sequence} does not verify against its digest", sequence=row.sequence)
-            events.append(reader.with_payload(row))
-        return SessionContext(_head_at(connection, Session(session_id), found.head), tuple(events))
+            context.push(reader.with_payload(row), len(row.body))
+        return SessionContext(_head_at(connection, Session(session_id), found.head), context.events())
 
 
 def read_lineage(reader: Reader, scope: Lineage, max_events: int, max_bytes: int) -> SessionContext:
-    """The facts of a lineage, observations apart.
+    """The facts of a lineage that a run reads.
 
     Raises:
         InvalidInput: there is no such run.
@@ -152,20 +147,14 @@ def read_lineage(reader: Reader, scope: Lineage, max_events: int, max_bytes: int
         LogCorrupt: an event does not verify, or a succeeded settlement has lost its raw result.
     """
     check_bounds(max_events, max_bytes)
-    high_water, link, left = 0, chain_start(scope), max_bytes
-    events: list[StoredEvent] = []
+    high_water, link = 0, chain_start(scope)
+    context = Context(ContextBounds(scope.session_id, max_events, max_bytes))
     with reader.snapshot():
         for row, whole in lineage_rows(reader, scope):
             high_water, link = row.sequence, chain_next(link, row.sequence, whole)
-            if row.kind == OBSERVED:
-                continue
-            left -= len(row.body)
-            if len(events) == max_events:
-                raise too_many(max_events)
-            if left < 0:
-                raise too_large(max_bytes)
-            events.append(reader.with_payload(row))
-    return SessionContext(Head(scope, high_water, chain_text(link)), tuple(events))
+            if row.kind != OBSERVED:
+                context.push(reader.with_payload(row), len(row.body))
+    return SessionContext(Head(scope, high_water, chain_text(link)), context.events())
 
 
 def require_safe(

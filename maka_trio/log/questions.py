@@ -65,14 +65,17 @@ class Questions(Protocol):
         max_events: int = limits.CONTEXT_EVENTS,
         max_bytes: int = limits.CONTEXT_BYTES,
     ) -> SessionContext:
-        """The facts of a session without its observations, and the session's head at that moment.
+        """The facts of a session that a run reads to go on with it, and the session's head at that moment.
+
+        Observations are left out, and so are the calls of programs, except for the dispatches (without their input)
+        of those that were never settled.
 
         With a `run_id`, those of that run's lineage only: the session before the first run that it goes on from, and
         what these runs and it have added. Nothing else of the session is read.
 
         Raises:
             InvalidInput: the session has no such run.
-            PrefixTooLarge: there are more.
+            PrefixTooLarge: there are more. Inputs in dispatches and rejections do not count.
             LogCorrupt: an event cannot be read, or a succeeded settlement has lost its raw result.
         """
         check_identity(session_id, "session_id")

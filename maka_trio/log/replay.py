@@ -1,4 +1,4 @@
-"""Exact retries: whether an event is in the log already, the same to the last byte (semantics 2.2).
+"""What the file alone knows of ids: whether an event is in the log already, the same to the last byte (semantics 2.2).
 
 Asked only when an append is about to be refused or an id was seen before, so it may take its time.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 
-from maka_trio.facts.event import ModelObserved, RuntimeEvent
+from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.event import ModelObserved, RuntimeEvent, ToolDispatched, ToolRejected
 from maka_trio.facts.identity import Invocation
 from maka_trio.log.prepared import PreparedWrite
 from maka_trio.log.rows import OBSERVED, EventRow, session_head, session_rows
+from maka_trio.transitions import Refusal, refused
 
 
 def find_event(connection: sqlite3.Connection, event: RuntimeEvent) -> int | None:
@@ -63,11 +65,24 @@ def same_evidence(connection: sqlite3.Connection, sequence: int, write: Prepared
     return dict(artifacts.fetchall()) == {artifact.ref.id: artifact.data for artifact in write.artifacts}
 
 
-def operation_is_used(connection: sqlite3.Connection, operation_id: str) -> bool:
-    """Whether any invocation of the log ever dispatched or rejected this operation."""
+def check_operation(connection: sqlite3.Connection, fact: ToolDispatched | ToolRejected) -> None:
+    """Refuse an operation that any invocation of the log ever dispatched or rejected.
+
+    Raises:
+        CommitRejected: one did.
+    """
     found = connection.execute(
         "SELECT 1 FROM events WHERE operation_id = ? AND kind IN ('tool_dispatched', 'tool_rejected', 'tool_settled') "
         "LIMIT 1",
-        (operation_id,),
+        (fact.operation_id,),
+    ).fetchone()
+    if found is not None:
+        raise refused(Refusal.OPERATION_REUSED, f"operation {excerpt(fact.operation_id)} was used before in this log")
+
+
+def is_in_session(connection: sqlite3.Connection, session: int, event_id: str) -> bool:
+    """Whether an event other than an observation of the session in a row has this id."""
+    found = connection.execute(
+        "SELECT 1 FROM events WHERE event_id = ? AND kind <> 'model_observed' AND session = ?", (event_id, session)
     ).fetchone()
     return found is not None

@@ -7,7 +7,7 @@ and nothing else. A session is read forwards from mark to mark.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from maka_trio import limits
@@ -35,14 +35,14 @@ WITH RECURSIVE chain(sequence, previous) AS (
 )
 """
 _SESSION = _CHAIN.format(link="previous") + f"SELECT {_COLUMNS} FROM chain CROSS JOIN events USING (sequence)"
-_CONTEXT = (
-    _CHAIN.format(link="previous_fact")
-    + f"SELECT {_COLUMNS}, before.session_digest FROM chain CROSS JOIN events USING (sequence) "
-    "LEFT JOIN events AS before ON before.sequence = events.previous"
+_AT = (
+    f"SELECT {_COLUMNS}, before.session_digest FROM events "
+    "LEFT JOIN events AS before ON before.sequence = events.previous "
+    "WHERE events.sequence IN ({marks}) ORDER BY events.sequence"
 )
 _FACTS = (
     _CHAIN.format(link="previous_fact")
-    + "SELECT events.sequence, events.kind, events.operation_id, length(events.body) "
+    + "SELECT events.sequence, events.kind, events.operation_id, length(events.body), chain.previous "
     "FROM chain CROSS JOIN events USING (sequence)"
 )
 _NEXT_MARK = "SELECT sequence FROM marks WHERE session = ? AND sequence > ? ORDER BY sequence LIMIT 1"
@@ -148,14 +148,14 @@ def event_bytes(row: EventRow | Row, identity: bytes) -> bytes:
         raise LogCorrupt(f"event {row.sequence} is damaged: {error}", sequence=row.sequence) from error
 
 
-def stored_event(row: EventRow | Row, identity: Invocation) -> StoredEvent:
-    """The event in a row.
+def stored_event(row: EventRow | Row, identity: Invocation, fact: Fact | None = None) -> StoredEvent:
+    """The event in a row. `fact` is what is in its body, where somebody has decoded it.
 
     Raises:
         LogCorrupt: the row holds no fact; `sequence` names it.
     """
     try:
-        return StoredEvent(row.sequence, RuntimeEvent(row.event_id, row.recorded_at, identity, _fact(row)))
+        return StoredEvent(row.sequence, RuntimeEvent(row.event_id, row.recorded_at, identity, fact or _fact(row)))
     except (InvalidInput, TypeError, ValueError) as error:
         raise LogCorrupt(f"event {row.sequence} is damaged: {error}", sequence=row.sequence) from error
 
@@ -187,6 +187,12 @@ def last_sequence(connection: sqlite3.Connection) -> int:
     """The highest sequence, 0 in an empty log."""
     (last,) = connection.execute("SELECT max(sequence) FROM events").fetchone()
     return last or 0
+
+
+def next_row(connection: sqlite3.Connection, table: str) -> int:
+    """The row that the next entry of a table with an `id` will have."""
+    (last,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+    return (last or 0) + 1
 
 
 def event_count(connection: sqlite3.Connection) -> int:
@@ -222,17 +228,25 @@ def session_rows(connection: sqlite3.Connection, session: SessionHead, after: in
         position = end
 
 
-def fact_rows(connection: sqlite3.Connection, last: int, after: int, count: int = _NO_LIMIT) -> list[FactRow]:
-    """The last `count` facts (observations apart) of a session from fact `last` back to `after`, in order."""
-    found = connection.execute(_FACTS, (last, after, count)).fetchall()
-    return [FactRow._make(row) for row in reversed(found)]
+def fact_rows(connection: sqlite3.Connection, last: int, after: int) -> list[FactRow]:
+    """The facts (observations apart) of a session after `after` up to fact `last`, in order."""
+    return [
+        FactRow._make(row[:-1]) for row in reversed(connection.execute(_FACTS, (last, after, _NO_LIMIT)).fetchall())
+    ]
 
 
-def context_rows(connection: sqlite3.Connection, last: int) -> list[tuple[EventRow, bytes | None]]:
-    """The same facts of a whole session, with their bodies; whoever asks has looked at their sizes first.
+def facts_back(connection: sqlite3.Connection, last: int) -> Iterator[tuple[FactRow, int]]:
+    """The same facts from fact `last` back to the first, one by one; beside each is the fact before it, 0 for none."""
+    for row in connection.execute(_FACTS, (last, 0, _NO_LIMIT)):
+        yield FactRow._make(row[:-1]), row[-1]
+
+
+def rows_at(connection: sqlite3.Connection, sequences: Sequence[int]) -> Iterator[tuple[EventRow, bytes | None]]:
+    """The rows of these sequences, in order.
 
     Beside each is the digest of its session right before it, which the row of the event before it has; None at the
     beginning.
     """
-    found = connection.execute(_CONTEXT, (last, 0, _NO_LIMIT)).fetchall()
-    return [(EventRow._make(row[:-1]), row[-1]) for row in reversed(found)]
+    marks = ",".join("?" * len(sequences))
+    for row in connection.execute(_AT.format(marks=marks), sequences):
+        yield EventRow._make(row[:-1]), row[-1]

@@ -124,6 +124,9 @@ CREATE TABLE deletions(
 );
 """
 
+REMAINS: Final = ("-wal", "-journal", "-shm")
+"""What SQLite keeps beside a file, under its name with this added. The last is memory, and empty when it is opened."""
+
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 
@@ -231,8 +234,8 @@ def _build(connection: sqlite3.Connection) -> None:
 def _create(path: Path) -> None:
     """Build the file under another name, then give it its own: a log is there whole or not at all."""
     draft = path.with_name(path.name + ".creating")
-    for leftover in (draft, draft.with_name(draft.name + "-journal"), draft.with_name(draft.name + "-wal")):
-        leftover.unlink(missing_ok=True)
+    for suffix in ("", *REMAINS):
+        draft.with_name(draft.name + suffix).unlink(missing_ok=True)
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with translated(f"creating {str(path)!r}"), contextlib.closing(_connect(draft, "rw")) as connection:
@@ -243,6 +246,12 @@ def _create(path: Path) -> None:
         draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def remains(path: Path) -> Path | None:
+    """What is left of a log that is not there, and would be taken for that of a new one in its place."""
+    files = (path.with_name(path.name + suffix) for suffix in REMAINS if suffix != "-shm")
+    return next((file for file in files if file.exists()), None)
 
 
 def sync_folder(folder: Path) -> None:

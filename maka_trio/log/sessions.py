@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -55,6 +55,10 @@ class OpenInvocation:
     """Ids and sequences of the observations that its open steps had when it was loaded."""
 
 
+Place: TypeAlias = tuple[int, int, bytes, int, OpenInvocation | None, bytes | None]
+"""What changes of a session when an event is added to it."""
+
+
 @define(eq=False)
 class SessionState:
     """Where a session stands, as the next append needs it."""
@@ -71,6 +75,14 @@ class SessionState:
     retired: bool = False
     messages: set[str] = attrs.field(factory=set)
     """Ids of the user messages in it; events may not use them for themselves."""
+
+    def place(self) -> Place:
+        """Where it stands, to be given to `put_back`."""
+        return (self.head, self.head_fact, self.digest, self.events, self.open, self.lineage)
+
+    def put_back(self, place: Place) -> None:
+        """Stand again where it stood."""
+        self.head, self.head_fact, self.digest, self.events, self.open, self.lineage = place
 
     @classmethod
     def empty(cls, row: int, session_id: str) -> SessionState:
@@ -93,32 +105,35 @@ class SessionBook:
     """The sessions that the writer has met.
 
     Those with an open invocation are kept, and the `IDLE_SESSIONS` that were used last of the others.
+
+    Attributes:
+        met: those that are remembered, by their ids; to be read only.
     """
 
     def __init__(self, connection: sqlite3.Connection, identities: Identities) -> None:
         self._connection = connection
         self._identities = identities
-        self._known: dict[str, SessionState] = {}
+        self.met: dict[str, SessionState] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
 
     def get(self, session_id: str) -> SessionState | None:
         """Where a session stands; None when the log has nothing of it."""
-        known = self._known.get(session_id)
+        known = self.met.get(session_id)
         if known is None:
             known = load_session(self._connection, self._identities, session_id)
             if known is not None:
-                self._known[session_id] = known
+                self.met[session_id] = known
                 if known.open is None:
                     self._idle[session_id] = None
         return known
 
     def add(self, session: SessionState) -> None:
         """Remember a session that is about to begin."""
-        self._known[session.session_id] = session
+        self.met[session.session_id] = session
 
     def drop(self, session: SessionState) -> None:
         """Forget one that did not begin after all."""
-        del self._known[session.session_id]
+        del self.met[session.session_id]
 
     def settle(self, sessions: Iterable[SessionState]) -> None:
         """Note which sessions were used, and forget those that were not for long.
@@ -131,7 +146,7 @@ class SessionBook:
                 self._idle[session.session_id] = None
         while len(self._idle) > IDLE_SESSIONS:
             session_id, _ = self._idle.popitem(last=False)
-            del self._known[session_id]
+            del self.met[session_id]
 
 
 def load_session(connection: sqlite3.Connection, identities: Identities, session_id: str) -> SessionState | None:

@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from maka_trio import limits
-from maka_trio.errors import Busy, CommitRejected, CommitUnknown, InvalidInput, LogCorrupt, MakaError, PrefixTooLarge
+from maka_trio.errors import Busy, CommitRejected, CommitUnknown, InvalidInput, LogCorrupt, MakaError
 from maka_trio.facts.bounds import excerpt
-from maka_trio.facts.event import RuntimeEvent, ToolRejected
-from maka_trio.log import deletion, schema
-from maka_trio.log.commit import Commit, Position, Result, Ticket, Written
+from maka_trio.log import deletion, schema, sealing
+from maka_trio.log.commit import Commit, Position, Result, Ticket
 from maka_trio.log.draft import Draft
 from maka_trio.log.faults import error_name, is_corrupt, is_full, is_locked, os_error, store_error, translated
 from maka_trio.log.lease import Lease
 from maka_trio.log.losses import check_end, check_presence, named
 from maka_trio.log.plan import Planner
-from maka_trio.log.prepared import PreparedWrite, prepare
 from maka_trio.log.sessions import SessionState
-from maka_trio.recovery import sealing_facts
+from maka_trio.recovery import End, host_stopped
 from maka_trio.transitions import InvocationState
 
 T = TypeVar("T")
@@ -113,8 +111,8 @@ class Store:
 
     # --- appending ----------------------------------------------------------------------------------------
 
-    def append(self, ticket: Ticket) -> Written:
-        """Write one ticket.
+    def append(self, ticket: Ticket) -> list[int]:
+        """Write one ticket and return its sequences.
 
         Raises:
             CommitError: it was refused, or its outcome is unknown.
@@ -130,7 +128,7 @@ class Store:
         """Raise what writing a ticket would raise, as far as the rules go, and write nothing."""
         draft = self._planner.draft()
         result = self._plan(draft, ticket, careful=True)
-        draft.take_back()
+        draft.discard()
         if isinstance(result, MakaError):
             raise result
 
@@ -139,23 +137,30 @@ class Store:
 
         What goes wrong with a ticket is its result, never an exception.
         """
-        touched: dict[str, SessionState] = {}
-        results = self._write(tickets, touched)
-        positions = {name: Position(session.head, session.digest) for name, session in touched.items()}
-        return Commit(results, self.root, positions)
+        written: list[Draft] = []
+        results = self._write(tickets, written)
+        return self._done(results, written)
 
-    def _write(self, tickets: Sequence[Ticket], touched: dict[str, SessionState]) -> list[Result]:
+    def _done(self, results: list[Result], written: Sequence[Draft]) -> Commit:
+        """What was done with transactions that are durable."""
+        added = [(draft.first, draft.writes) for draft in written if draft.writes]
+        sessions = {
+            name: Position(session.head, session.digest) for draft in written for name, session in draft.touched.items()
+        }
+        return Commit(results, added, self.root, sessions)
+
+    def _write(self, tickets: Sequence[Ticket], written: list[Draft]) -> list[Result]:
         """All together; if the file objects to an id, again with every id looked up; else each by itself."""
         for careful in (False, True):
             draft = self._planner.draft()
             results = [self._plan(draft, ticket, careful=careful) for ticket in tickets]
-            error = self._commit(draft, touched)
+            error = self._commit(draft, written)
             if error is None:
                 return results
             if not isinstance(error, sqlite3.IntegrityError):
                 break
         if len(tickets) > 1 and self._failure is None:
-            return [result for ticket in tickets for result in self._write([ticket], touched)]
+            return [result for ticket in tickets for result in self._write([ticket], written)]
         return [self._unwritten(result, error) for result in results]
 
     def _plan(self, draft: Draft, ticket: Ticket, *, careful: bool) -> Result:
@@ -172,21 +177,21 @@ class Store:
         except sqlite3.Error as error:
             return store_error(error, "checking an append")
 
-    def _commit(self, draft: Draft, touched: dict[str, SessionState]) -> Exception | None:
+    def _commit(self, draft: Draft, written: list[Draft]) -> Exception | None:
         """Make a draft durable, or take all of it back and say why."""
         try:
             if draft.events:
                 self._transact(draft.flush)
         except (sqlite3.Error, _Lost) as error:
-            draft.take_back()
+            draft.discard()
             return error
         except BaseException:
-            draft.take_back()
+            draft.discard()
             raise
         self._planner.committed(draft)
         if self._lease is not None:
             self._lease.acknowledge(self._planner.root.high_water)
-        touched.update(draft.touched)
+        written.append(draft)
         return None
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -344,58 +349,35 @@ class Store:
 
     # --- recovery -----------------------------------------------------------------------------------------
 
-    def abandoned(self, up_to: int) -> list[str]:
-        """Sessions with an open invocation whose opening is not after `up_to`.
+    def abandoned(self, up_to: int, after: str = "") -> list[str]:
+        """Sessions with an open invocation whose opening is not after `up_to`, at most `RECOVERED_INVOCATIONS`.
 
-        Raises:
-            PrefixTooLarge: more than `limits.RECOVERED_INVOCATIONS`.
+        Args:
+            up_to: a sequence.
+            after: the last session of the list before this one.
         """
-        limit = limits.RECOVERED_INVOCATIONS
         with translated("listing open invocations"):
             rows = self.connection.execute(
                 "SELECT sessions.session_id FROM invocations JOIN sessions ON sessions.id = invocations.session "
-                "WHERE ended IS NULL AND opened <= ? LIMIT ?",
-                (up_to, limit + 1),
+                "WHERE ended IS NULL AND opened <= ? "
+                "AND invocations.session > coalesce((SELECT id FROM sessions WHERE session_id = ?), 0) "
+                "ORDER BY invocations.session LIMIT ?",
+                (up_to, after, limits.RECOVERED_INVOCATIONS),
             ).fetchall()
-        if len(rows) > limit:
-            raise PrefixTooLarge(f"more than {limit} invocations are open; recovery seals no more than that at once")
         return [session_id for (session_id,) in rows]
 
-    def seal(self, session_ids: Sequence[str]) -> Commit:
-        """Seal the open invocations of these sessions, each in one batch.
-
-        A rejection that cannot be written, because its operation id stands elsewhere in the log, does not keep the end
-        from being written; its call then stays unanswered.
+    def seal(self, session_ids: Sequence[str], end: End = host_stopped) -> Commit:
+        """Seal the open invocations of these sessions; see `sealing.seal`.
 
         Raises:
-            PrefixTooLarge: an invocation left more unresolved than recovery reads.
-            LogCorrupt: its facts cannot be read.
+            LogCorrupt: the facts of one cannot be read.
         """
-        tickets = [ticket for session_id in session_ids if (ticket := self._sealing_ticket(session_id))]
-        commit = self.write(tickets)
-        for number, result in enumerate(commit.results):
-            if isinstance(result, CommitRejected):
-                ticket = [write for write in tickets[number] if not isinstance(write.event.fact, ToolRejected)]
-                again = self.write([ticket])
-                commit.results[number] = again.results[0]
-                commit = Commit(commit.results, again.root, commit.sessions | again.sessions)
-        return commit
+        written: list[Draft] = []
+        states = [state for session_id in session_ids if (state := self._open_state(session_id))]
+        results = sealing.seal(lambda tickets: self._write(tickets, written), states, end)
+        return self._done(results, written)
 
-    def _sealing_ticket(self, session_id: str) -> list[PreparedWrite]:
+    def _open_state(self, session_id: str) -> InvocationState | None:
         with translated(f"reading session {excerpt(session_id)}"):
             session = self._planner.sessions.get(session_id)
-        if session is None or session.open is None:
-            return []
-        state = session.open.state
-        _check_bounds(state)
-        return [prepare(RuntimeEvent.new(state.invocation, fact)) for fact in sealing_facts(state)]
-
-
-def _check_bounds(state: InvocationState) -> None:
-    unresolved = len(state.operations) + len(state.calls) + len(state.steps)
-    size = sum(len(call.input) for call in state.calls.values())
-    if unresolved > limits.RECOVERY_OPERATIONS or size > limits.RECOVERY_BYTES:
-        raise PrefixTooLarge(
-            f"invocation {excerpt(state.invocation.invocation_id)} left {unresolved} calls, operations and steps with "
-            f"{size} bytes of input unresolved; recovery reads {limits.RECOVERY_OPERATIONS} and {limits.RECOVERY_BYTES}"
-        )
+        return None if session is None or session.open is None else session.open.state

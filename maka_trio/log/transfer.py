@@ -24,11 +24,11 @@ from maka_trio.facts.scope import Root, Session
 from maka_trio.laws import LawChecker
 from maka_trio.log import schema
 from maka_trio.log.audit import Found
-from maka_trio.log.backup import place_new
 from maka_trio.log.bundle import End, Header, Line, SessionEnd, encode_end, read_lines
 from maka_trio.log.deletion import refuse_deleted
 from maka_trio.log.faults import os_error
 from maka_trio.log.lease import Lease
+from maka_trio.log.placing import place_new
 from maka_trio.log.prepared import prepare
 from maka_trio.log.queries import Head
 from maka_trio.log.reader import Reader
@@ -126,15 +126,15 @@ def import_bundle(lines: Iterator[bytes], target: Path) -> End:
 
     Raises:
         InvalidInput: the bundle is not as it was exported, or was exported from a damaged log.
-        StoreError: the target exists, is in use, or cannot be written.
+        StoreError: the target exists, is in use, has files of an earlier log beside it, or cannot be written.
     """
     ends: list[End] = []
     try:
         lease = Lease(target)
         try:
             draft = lease.path.with_name(lease.path.name + ".importing")
-            place_new(lease.path, draft, lambda: _fill(lines, draft, ends))
-            lease.acknowledge(max((end.high_water for end in ends[0].sessions), default=0))
+            head = place_new(lease.path, draft, lease.acknowledged, lambda: _fill(lines, draft, ends))
+            lease.acknowledge(head.high_water)
         finally:
             lease.release()
     except OSError as error:
@@ -223,7 +223,7 @@ class _Arrivals:
             written = self._store.append([prepare(line.write()) for line in self._run])
         except (CommitError, InvalidInput) as error:
             raise InvalidInput(f"events {first} to {self._last} of the bundle: {error}") from error
-        if written.sequences != [line.sequence for line in self._run]:
+        if written != [line.sequence for line in self._run]:
             raise InvalidInput(f"events {first} to {self._last} of the bundle repeat an event")
         self._run.clear()
         self._run_bytes = 0

@@ -6,7 +6,7 @@ invocations and the conversations of the sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -15,8 +15,9 @@ from maka_trio.facts.event import BodyDeleted
 from maka_trio.facts.scope import Root, Session
 from maka_trio.laws import LawChecker, Violation
 from maka_trio.log import queries
-from maka_trio.log.audit import Auditor, Found, Seen, SeenEvent, SeenObservation, sequence_of
+from maka_trio.log.audit import Auditor, Found, Page, Seen, SeenEvent, SeenObservation, SeenTexts, each_of, sequence_of
 from maka_trio.log.chains import DIGESTS
+from maka_trio.log.filing import Filing
 from maka_trio.log.lease import lock_path
 from maka_trio.log.lineage import events_between
 from maka_trio.log.mark import read_mark
@@ -64,6 +65,8 @@ class Verification:
         self.deleted = 0
         self._audit = Auditor()
         self._laws = LawChecker(Root() if session_id is None else Session(session_id), read=self._again)
+        self._filing = Filing(session_id)
+        self._misfiled: list[Violation] = []
         self._lawless: set[str] = set()
         self._all_lawless = False
 
@@ -75,35 +78,66 @@ class Verification:
 
     def pages(self) -> Iterator[list[Violation]]:
         """What is wrong with the events of one page after another, up to `looked_at`. Without the `ends`."""
-        for page in self._seen():
+        for page in self._seen(self._audit.look_over):
             broken: list[Violation] = []
             for seen in page:
-                found = self._taken(seen)
-                broken += self._judged(self._audit.hold(seen)) if found is None else found
+                if not isinstance(seen, SeenTexts):
+                    broken += self._broken_by(seen)
+                elif not self._texts_taken(seen):
+                    broken += [violation for one in seen.each() for violation in self._broken_by(one)]
             if page:
                 self.looked_at = sequence_of(page[-1])
+                if misfiled := self._filed(page):
+                    broken = sorted((*broken, *misfiled), key=lambda one: one.sequence or 0)
             yield broken
 
     def found(self) -> Iterator[Found]:
         """The events, whatever they are like, each made and held against the digests; the laws are the caller's."""
-        for page in self._seen():
-            for seen in page:
+        for page in self._seen(self._audit.look):
+            for seen in each_of(page):
                 found = self._audit.hold(seen)
                 if self._counts(found):
                     self.looked_at = found.sequence
                     yield found
+            if page:
+                self._misfiled += self._filed(page)
 
-    def _seen(self) -> Iterator[list[Seen]]:
+    def _filed(self, page: Page) -> list[Violation]:
+        """What the file says otherwise of these events than they say themselves."""
+        self._filing.take(list(each_of(page)))
+        return self._ask(self._filing.wrong)
+
+    def _seen(self, look: Callable[[Reader, int, int], tuple[Page, int]]) -> Iterator[Page]:
         end = 0
         while self.high_water is None or end < self.high_water:
             after = end
-            page, end = self._ask(lambda reader, after=after: self._audit.look(reader, after, PAGE_EVENTS))  # type: ignore[misc]
+            page, end = self._ask(lambda reader, after=after: look(reader, after, PAGE_EVENTS))  # type: ignore[misc]
             if self.high_water is not None and end > self.high_water:
-                page = [seen for seen in page if sequence_of(seen) <= self.high_water]
+                page = [seen for seen in each_of(page) if sequence_of(seen) <= self.high_water]
             yield page
             if end == after:
                 return
             self.looked_at = end
+
+    def _texts_taken(self, seen: SeenTexts) -> bool:
+        """Take texts that are sound, in their place and lawful beyond doubt. False: nothing has happened."""
+        if self._is_lawless(seen.invocation.session_id):
+            return False
+        session_id = seen.invocation.session_id
+        ours = self._session_id in (None, session_id)
+        if ours and not self._laws.may_stream(seen.rows[0][0], seen.invocation, seen.stream):
+            return False
+        if not self._audit.chains.follow(seen.rows, seen.identity):
+            return False
+        if ours:
+            self.events += len(seen.rows)
+            last = seen.rows[-1]
+            self._laws.push_texts(last[0], seen.invocation, seen.stream, seen.texts, last[DIGESTS])
+        return True
+
+    def _broken_by(self, seen: Seen) -> Iterable[Violation]:
+        taken = self._taken(seen)
+        return self._judged(self._audit.hold(seen)) if taken is None else taken
 
     def _taken(self, seen: Seen) -> Sequence[Violation] | None:
         """The laws that an event breaks, by a short way, which is for what is sound and in its place beyond doubt.
@@ -113,11 +147,10 @@ class Verification:
         if not isinstance(seen, (SeenObservation, SeenEvent)):
             return None
         values, invocation = seen.values, seen.invocation
-        if self._all_lawless or invocation.session_id in self._lawless:
+        session_id = invocation.session_id
+        if self._is_lawless(session_id) or not self._audit.chains.follows(values, seen.body):
             return None
-        if not self._audit.chains.follows(values, seen.body):
-            return None
-        if self._session_id is not None and self._session_id != invocation.session_id:
+        if self._session_id is not None and self._session_id != session_id:
             return ()
         self.events += 1
         digests = values[DIGESTS]
@@ -126,6 +159,9 @@ class Verification:
         if self._laws.push_observation(values[0], invocation, seen.observed, digests):
             return ()
         return self._laws.push(seen.stored(), digests)
+
+    def _is_lawless(self, session_id: str) -> bool:
+        return self._all_lawless or session_id in self._lawless
 
     def _counts(self, found: Found) -> bool:
         """Whether the event is one of those to look at."""
@@ -150,7 +186,10 @@ class Verification:
             yield from self._laws.push(found.stored, found.chains)
 
     def ends(self) -> Iterator[Violation]:
-        """What only the whole log shows, after its last event."""
+        """What only the whole log shows, after its last event; and how its events are filed, if they were `found`."""
+        yield from self._misfiled
+        if self.high_water is not None:
+            yield from self._ask(self._filing.wrong_at_end)
         if self._session_id is None and self.high_water is not None and self.high_water < self._acknowledged:
             yield Violation(
                 _EVIDENCE,

@@ -3,28 +3,33 @@
 The thread takes all that is queued into one transaction, so that many producers share one sync of the disk, and a
 lone one waits for nothing but its own. Neither thread wakes the other more than once for each transaction: what the
 tasks of one pass of trio's loop submit is handed over when the pass is done, and so does not have to win the
-interpreter from those tasks. A submitted append is never taken back: its waiter cannot be cancelled, and if nobody
-waits any more it is written all the same.
+interpreter from those tasks; and what the thread has to say is looked at before the next pass begins. A submitted
+append is never taken back: its waiter cannot be cancelled, and if nobody waits any more it is written all the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+import attrs
 import outcome
 import trio
 
 from maka_trio import limits
-from maka_trio.errors import CommitError, CommitRejected, CommitUnknown, MakaError
+from maka_trio.errors import CommitRejected, CommitUnknown, MakaError
+from maka_trio.log.bell import Bell
 from maka_trio.log.commit import Commit, Result, Ticket
 from maka_trio.log.store import Store
 from maka_trio.records import define
 
 T = TypeVar("T")
+
+_Answer: TypeAlias = outcome.Value[Any] | outcome.Error
 
 Publish: TypeAlias = Callable[[Commit], object]
 """Told of each commit, in the trio thread, before those who wait for it. Must not raise."""
@@ -49,11 +54,11 @@ class Committer(Protocol):
 def _sequences(result: Result) -> list[int]:
     if isinstance(result, MakaError):
         raise result
-    return result.sequences
+    return result
 
 
-def _answer(result: Result) -> outcome.Value[list[int]] | outcome.Error:
-    return outcome.Error(result) if isinstance(result, MakaError) else outcome.Value(result.sequences)
+def _answer(result: Result) -> _Answer:
+    return outcome.Error(result) if isinstance(result, MakaError) else outcome.Value(result)
 
 
 class InlineCommitter:
@@ -84,20 +89,31 @@ class InlineCommitter:
 
 
 @define(eq=False)
-class _Append:
-    task: trio.lowlevel.Task
-    ticket: Ticket
-    size: int
+class _Lot:
+    """Appends that share a transaction, each with the task that waits for it; or one piece of other work."""
 
+    tasks: list[trio.lowlevel.Task] = attrs.field(factory=list)
+    tickets: list[Ticket] = attrs.field(factory=list)
+    events: int = 0
+    size: int = 0
+    work: Callable[[Store], Any] | None = None
 
-@define(eq=False)
-class _Call:
-    task: trio.lowlevel.Task
-    work: Callable[[Store], Any]
+    def is_full(self) -> bool:
+        """Whether the next append belongs into the next transaction."""
+        return self.events >= limits.BATCH_EVENTS or self.size >= limits.BATCH_BYTES or self.work is not None
 
+    def takes(self, other: _Lot) -> bool:
+        """Whether all of another lot, too, is within the bounds of one transaction."""
+        events, size = self.events + other.events, self.size + other.size
+        fits = events <= limits.BATCH_EVENTS and size <= limits.BATCH_BYTES
+        return fits and self.work is None and other.work is None
 
-_Job: TypeAlias = _Append | _Call
-_Answer: TypeAlias = outcome.Value[Any] | outcome.Error
+    def add(self, other: _Lot) -> None:
+        """Take all of another lot."""
+        self.tasks += other.tasks
+        self.tickets += other.tickets
+        self.events += other.events
+        self.size += other.size
 
 
 def _keep_waiting(_: object) -> trio.lowlevel.Abort:
@@ -105,15 +121,23 @@ def _keep_waiting(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.FAILED
 
 
-class _AfterEachPass(trio.abc.Instrument):
-    """Calls a function whenever all tasks that could run have run."""
+class _AroundEachWait(trio.abc.Instrument):
+    """Hands over when all tasks that could run have run, and takes answers in right before the next ones run.
 
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
+    A task whose answer came while trio waited then runs in the very next pass, not in the one after.
+    """
+
+    def __init__(self, hand_over: Callable[[], object], take_in: Callable[[], object]) -> None:
+        self._hand_over = hand_over
+        self._take_in = take_in
 
     def before_io_wait(self, timeout: float) -> None:
         """The pass is done."""
-        self._act()
+        self._hand_over()
+
+    def after_io_wait(self, timeout: float) -> None:
+        """The next one begins."""
+        self._take_in()
 
 
 class WriterThread:
@@ -125,45 +149,59 @@ class WriterThread:
     def __init__(self, store: Store, publish: Publish) -> None:
         self._store = store
         self._publish = publish
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._submitted: list[_Job] = []
+        self._queue: queue.SimpleQueue[_Lot | None] = queue.SimpleQueue()
+        self._answers: deque[Callable[[], object]] = deque()
+        self._submitted: list[_Lot] = []
         self._waiting = 0
+        self._left_over: _Lot | None = None
         self._unchecked = False
         self._death: str | None = None
         self._stopped = trio.Event()
-        self._token = trio.lowlevel.current_trio_token()
+        self._bell = Bell(self._take_in)
         # A daemon: if the trio run ends without closing the log, a commit in progress must not hold the process.
         self._thread = threading.Thread(target=self._run, name="maka_trio log writer", daemon=True)
-        self._thread.start()
-        self._pass = _AfterEachPass(self._hand_over)
+        try:
+            self._thread.start()
+        except BaseException:
+            self._bell.close()
+            raise
+        self._pass = _AroundEachWait(self._hand_over, self._take_in)
         trio.lowlevel.add_instrument(self._pass)
 
     # --- in the trio thread -------------------------------------------------------------------------------
 
     async def append(self, ticket: Ticket) -> list[int]:
         """See `Committer.append`."""
-        size = ticket[0].size if len(ticket) == 1 else sum(write.size for write in ticket)
-        sequences: list[int] = await self._submit(_Append(trio.lowlevel.current_task(), ticket, size))
+        self._admit()
+        lot = self._submitted[-1] if self._submitted else None
+        if lot is None or lot.is_full():
+            lot = _Lot()
+            self._submitted.append(lot)
+        lot.tasks.append(trio.lowlevel.current_task())
+        lot.tickets.append(ticket)
+        lot.events += len(ticket)
+        lot.size += ticket[0].size if len(ticket) == 1 else sum(write.size for write in ticket)
+        sequences: list[int] = await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
         return sequences
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """See `Committer.call`."""
-        result: T = await self._submit(_Call(trio.lowlevel.current_task(), work))
+        self._admit()
+        self._submitted.append(_Lot([trio.lowlevel.current_task()], work=work))
+        result: T = await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
         return result
 
-    async def _submit(self, job: _Job) -> Any:
+    def _admit(self) -> None:
         if self._death is not None:
             raise CommitRejected(f"the log's writer has failed: {self._death}", reason="log_failed")
         if self._waiting >= limits.QUEUED_WRITES:
             raise CommitRejected(f"{self._waiting} appends are waiting for the disk already", reason="overloaded")
         self._waiting += 1
-        self._submitted.append(job)
-        return await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
 
     def _hand_over(self) -> None:
         if self._submitted:
-            for job in self._submitted:
-                self._queue.put(job)
+            for lot in self._submitted:
+                self._queue.put(lot)
             self._submitted.clear()
 
     async def aclose(self) -> None:
@@ -175,93 +213,94 @@ class WriterThread:
         with trio.CancelScope(shield=True):  # ends when the disk has answered what was submitted
             await self._stopped.wait()
         self._thread.join()  # it has nothing left to do but return
+        self._bell.close()
 
-    def _settle(self, jobs: Sequence[_Job], answers: Sequence[_Answer], commit: Commit | None) -> None:
+    def _take_in(self) -> None:
+        # Dropped when done: trio goes on without an instrument that failed, and the bell then fails once more, aloud.
+        while self._answers:
+            self._answers[0]()
+            self._answers.popleft()
+
+    def _settle(self, lot: _Lot, answers: Sequence[_Answer], commit: Commit | None) -> None:
         if commit is not None:
             self._publish(commit)
-        self._waiting -= len(jobs)
-        for job, answer in zip(jobs, answers, strict=True):
-            trio.lowlevel.reschedule(job.task, answer)
+        self._waiting -= len(answers)
+        for task, answer in zip(lot.tasks, answers, strict=True):
+            trio.lowlevel.reschedule(task, answer)
 
-    def _bury(self, death: str, jobs: Sequence[_Job]) -> None:
-        """The thread is gone: answer those it had in hand, those who wait, and (in `_submit`) all who come later."""
+    def _bury(self, death: str, lot: _Lot | None) -> None:
+        """The thread is gone: answer those it had in hand, those who wait, and (in `_admit`) all who come later."""
         self._death = death
-        unknown = [outcome.Error(CommitUnknown(f"the log's writer failed: {death}")) for _ in jobs]
-        self._settle(jobs, unknown, None)
+        if lot is not None:
+            unknown = [outcome.Error(CommitUnknown(f"the log's writer failed: {death}")) for _ in lot.tasks]
+            self._settle(lot, unknown, None)
         self._hand_over()
-        while not self._queue.empty():
-            job = self._queue.get_nowait()
-            if job is not None:
-                error: CommitError = CommitRejected(f"the log's writer has failed: {death}", reason="log_failed")
-                self._settle([job], [outcome.Error(error)], None)
+        for rest in self._queued():
+            refused = [
+                outcome.Error(CommitRejected(f"the log's writer has failed: {death}", reason="log_failed"))
+                for _ in rest.tasks
+            ]
+            self._settle(rest, refused, None)
         self._stopped.set()
+
+    def _queued(self) -> Iterator[_Lot]:
+        """What the thread was handed and did not begin."""
+        if self._left_over is not None:
+            yield self._left_over
+        while not self._queue.empty():
+            lot = self._queue.get()
+            if lot is not None:
+                yield lot
 
     # --- in the writer thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        jobs: list[_Job] = []
+        lot: _Lot | None = None
         try:
-            more = True
-            while more:
-                jobs, more = self._take()
-                for lot in _lots(jobs):
-                    self._perform(lot)
-                    jobs = jobs[len(lot) :]
+            lot = self._take()
+            while lot is not None:
+                self._perform(lot)
+                lot = None  # it has its answer
+                lot = self._take()
         except BaseException as error:  # noqa: ASYNC103 - a thread: its error goes to everybody who waits
-            self._tell(self._bury, repr(error), jobs)
+            self._tell(partial(self._bury, repr(error), lot))
         else:
             self._tell(self._stopped.set)
 
-    def _take(self) -> tuple[list[_Job], bool]:
-        """Everything that is queued, within the bounds of one transaction, and whether more may come."""
-        jobs: list[_Job] = []
-        events = size = 0
-        job = self._wait_for_job()
-        while job is not None:
-            jobs.append(job)
-            if isinstance(job, _Append):
-                events += len(job.ticket)
-                size += job.size
-            if events >= limits.BATCH_EVENTS or size >= limits.BATCH_BYTES:
-                return jobs, True
-            try:
-                job = self._queue.get_nowait()
-            except queue.Empty:
-                return jobs, True
-        return jobs, False
+    def _take(self) -> _Lot | None:
+        """The next lot with everything that is queued behind it, within the bounds of one transaction; None to end."""
+        lot, self._left_over = self._left_over or self._wait_for_lot(), None
+        while lot is not None and not self._queue.empty():
+            more = self._queue.get()
+            if more is None:
+                self._queue.put(None)  # the end; nothing comes after it
+                break
+            if not lot.takes(more):
+                self._left_over = more
+                break
+            lot.add(more)
+        return lot
 
-    def _wait_for_job(self) -> _Job | None:
-        """The next job. The first moment without one is used to take the write-ahead log in."""
+    def _wait_for_lot(self) -> _Lot | None:
+        """The next lot. The first moment without one is used to take the write-ahead log in."""
         if self._unchecked:
-            with contextlib.suppress(queue.Empty):
+            try:
                 return self._queue.get(timeout=limits.IDLE_CHECKPOINT_SECONDS)
-            self._unchecked = False
-            self._store.checkpoint()
+            except queue.Empty:
+                self._unchecked = False
+                self._store.checkpoint()
         return self._queue.get()
 
-    def _perform(self, lot: Sequence[_Job]) -> None:
-        first = lot[0]
-        if isinstance(first, _Call):
-            answer = outcome.capture(first.work, self._store)
+    def _perform(self, lot: _Lot) -> None:
+        if lot.work is not None:
+            answer = outcome.capture(lot.work, self._store)
             result = answer.value if isinstance(answer, outcome.Value) else None
-            self._tell(self._settle, lot, [answer], result if isinstance(result, Commit) else None)
+            self._tell(partial(self._settle, lot, [answer], result if isinstance(result, Commit) else None))
             return
         self._unchecked = True
-        commit = self._store.write([job.ticket for job in lot if isinstance(job, _Append)])
-        self._tell(self._settle, lot, [_answer(result) for result in commit.results], commit)
+        commit = self._store.write(lot.tickets)
+        self._tell(partial(self._settle, lot, [_answer(result) for result in commit.results], commit))
 
-    def _tell(self, function: Callable[..., object], *args: object) -> None:
-        # After the trio run nobody is left to tell; what was submitted is written all the same.
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function, *args)
-
-
-def _lots(jobs: Sequence[_Job]) -> list[Sequence[_Job]]:
-    """Appends that stand together share a transaction; other work stands alone."""
-    lots: list[list[_Job]] = []
-    for job in jobs:
-        if lots and isinstance(job, _Append) and isinstance(lots[-1][0], _Append):
-            lots[-1].append(job)
-        else:
-            lots.append([job])
-    return list(lots)
+    def _tell(self, answer: Callable[[], object]) -> None:
+        self._answers.append(answer)
+        self._bell.ring()

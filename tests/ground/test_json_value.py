@@ -84,7 +84,7 @@ def test_nesting_is_admitted_at_the_limit_and_refused_one_past() -> None:
 def test_values_are_counted_up_to_the_limit() -> None:
     """Containers count as well as what is in them."""
     check_json([1, {"a": 2}], what="value", nodes=4)
-    with pytest.raises(InvalidInput, match="more JSON values"):
+    with pytest.raises(InvalidInput, match=r"more than \d+ JSON values"):
         check_json([1, {"a": 2}], what="value", nodes=3)
 
 
@@ -97,7 +97,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
     doubled: Any = []
     for _ in range(60):
         doubled = [doubled, doubled]
-    with pytest.raises(InvalidInput, match="more JSON values"):
+    with pytest.raises(InvalidInput, match=r"more than \d+ JSON values"):
         check_json(doubled, what="value", nodes=10_000)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import attrs
 import pytest
 
-from maka_trio import laws
+from maka_trio import laws, limits
 from maka_trio.facts import (
     Cancelled,
     Completed,
@@ -204,6 +204,14 @@ def test_one_session_of_a_lawful_log_is_lawful_by_itself() -> None:
     for stored in mine:
         chain = chain_next(chain, stored.sequence, encode_event(stored.event))
     assert list(check(mine, scope=Session("s"), digest=chain_text(chain))) == []
+
+
+def test_how_large_a_step_may_be_is_no_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an engine takes of one answer may change; a log that was lawful stays so."""
+    monkeypatch.setattr(limits, "STEP_CALLS", 1)
+    monkeypatch.setattr(limits, "STEP_INPUT_BYTES", 1)
+    log = lawful()
+    assert list(check(log.events, digest=log.digest())) == []
 
 
 # --- one way each -------------------------------------------------------------------------------------------

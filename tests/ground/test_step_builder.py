@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maka_trio import limits
 from maka_trio.errors import AdapterError
 from maka_trio.facts import (
     Finished,
@@ -233,9 +234,40 @@ def test_a_call_id_that_utf8_cannot_carry_is_a_violation_like_others() -> None:
         builder.finish()
 
 
-def test_a_builder_without_a_step_takes_names_of_any_length() -> None:
+def test_a_step_of_so_many_calls_is_admitted_and_one_more_call_is_not() -> None:
+    """Whoever makes them; and it is refused as it comes, not at the end of the answer."""
+    calls = [local(f"c{number}") for number in range(limits.STEP_CALLS)]
+    assert built(*calls, Finished(FinishReason.TOOL_CALLS), step_id="step").tool_calls()
+    builder = StepBuilder("step")
+    for call in calls:
+        builder.push(call)
+    for one_more in (local("more"), hosted("more")):
+        with pytest.raises(AdapterError, match=f"more than {limits.STEP_CALLS} tool calls|void"):
+            builder.push(one_more)
+
+
+def test_a_step_of_so_much_input_is_admitted_and_one_byte_more_is_not() -> None:
+    """All its calls together, as JSON."""
+    size = limits.STEP_INPUT_BYTES // 3 - len('{"text":""}')
+    calls = [ToolCallReady(ModelToolCall(f"c{number}", "put", {"text": "x" * size})) for number in range(3)]
+    assert built(*calls, Finished(FinishReason.TOOL_CALLS), step_id="step").tool_calls()
+    larger = ToolCallReady(ModelToolCall("c3", "put", {"text": "x" * (size + 1)}))
+    with pytest.raises(AdapterError, match=f"3 tool calls have {limits.STEP_INPUT_BYTES + 1} bytes; the limit is"):
+        built(*calls[:2], larger, step_id="step")
+
+
+def test_what_a_step_may_hold_fits_into_what_follows_from_it() -> None:
+    """One commit answers all its calls, recovery holds them, and the next run of the session reads them."""
+    assert limits.STEP_CALLS + limits.BATCH_EVENTS // 2 + 2 <= limits.BATCH_EVENTS
+    assert limits.STEP_CALLS < limits.RECOVERY_OPERATIONS
+    assert min(limits.RECOVERY_BYTES, limits.CONTEXT_BYTES) > limits.STEP_INPUT_BYTES
+
+
+def test_a_builder_without_a_step_takes_names_of_any_length_and_any_number_of_calls() -> None:
     """Sizes are an operation's, and without a step there is none."""
     assert built(local("x" * 5000, "n" * 500), Finished(FinishReason.TOOL_CALLS)).tool_calls()
+    calls = [local(f"c{number}") for number in range(limits.STEP_CALLS + 1)]
+    assert built(*calls, Finished(FinishReason.TOOL_CALLS)).tool_calls()
 
 
 def test_an_error_shows_what_the_provider_sent_bounded_and_escaped() -> None:

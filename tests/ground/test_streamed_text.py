@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maka_trio.errors import AdapterError, InvalidInput
-from maka_trio.facts import ModelObserved, PartDelta, PartFinished, PartStarted
+from maka_trio.facts import (
+    Finished,
+    FinishReason,
+    ModelObserved,
+    ModelToolCall,
+    ModelUsage,
+    PartDelta,
+    PartFinished,
+    PartStarted,
+    TextKind,
+    ToolCallReady,
+)
 from maka_trio.facts.codec import decode, decode_fact, encode_fact
 from maka_trio.facts.event import Fact
-from maka_trio.facts.streamed import StreamedText, short_observation
+from maka_trio.facts.streamed import StreamedText, TextStream, short_observation
 from maka_trio.steps import StepBuilder
 from tests import strategies
 
@@ -38,7 +49,7 @@ def test_streamed_text_is_taken_by_the_short_way(step_id: str, part_id: str, tex
     fact = ModelObserved(step_id, PartDelta(part_id, text))
     found = short_observation(encode_fact(fact))
     assert isinstance(found, StreamedText)
-    assert (found.step_id, found.event.data.id, found.event.data.text, found.fact()) == (step_id, part_id, text, fact)
+    assert (found.step_id, found.part_id, found.text, found.fact()) == (step_id, part_id, text, fact)
 
 
 @given(strategies.FACTS)
@@ -56,6 +67,71 @@ def test_changed_bytes_are_the_same_either_way(data: st.DataObject) -> None:
     put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"\xff", b"\\ud800"]))
     one, other = either_way(BODY[:at] + put + BODY[at + data.draw(st.integers(0, 2)) :])
     assert one == other
+
+
+@given(strategies.IDS, strategies.IDS, strategies.TEXT, strategies.TEXT)
+def test_stream_takes_every_delta_of_its_part(step_id: str, part_id: str, text: str, other: str) -> None:
+    """Whatever the ids and the texts are; what the other delta said does not matter."""
+    stream = TextStream(StreamedText(step_id, part_id, other))
+    body = encode_fact(ModelObserved(step_id, PartDelta(part_id, text)))
+    assert stream.text_of(body) == text
+    assert stream.delta(text) == short_observation(body)
+
+
+@given(st.data())
+def test_stream_takes_nothing_else(data: st.DataObject) -> None:
+    """A byte changed, put in or taken out: what a stream still takes is what the converter reads of it."""
+    stream = TextStream(StreamedText("step", "part", ""))
+    at = data.draw(st.integers(0, len(BODY) - 1))
+    put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"\xff", b"\\ud800"]))
+    body = BODY[:at] + put + BODY[at + data.draw(st.integers(0, 2)) :]
+    text = stream.text_of(body)
+    assert text is None or decode(body, Fact, what="fact") == stream.delta(text).fact()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ModelObserved("other", PartDelta("part", "text")),
+        ModelObserved("step", PartDelta("other", "text")),
+        ModelObserved("step", PartDelta("part", "text", {"a": {"b": 1}})),
+        ModelObserved("step", PartStarted("part")),
+    ],
+    ids=["another step", "another part", "options", "another event"],
+)
+def test_stream_leaves_what_is_of_another(other: ModelObserved) -> None:
+    """Another step, another part, or more than text."""
+    assert TextStream(StreamedText("step", "part", "")).text_of(encode_fact(other)) is None
+
+
+OFTEN: dict[str, ModelObserved] = {
+    "start": ModelObserved("step", PartStarted("part", TextKind.THINKING)),
+    "end": ModelObserved("step", PartFinished("part")),
+    "finish": ModelObserved("step", Finished(FinishReason.LENGTH, ModelUsage(1, 2))),
+    "call": ModelObserved("step", ToolCallReady(ModelToolCall("call", "tool", {"step_id": [1.5, None]}))),
+}
+
+
+@pytest.mark.parametrize("name", OFTEN)
+@given(data=st.data())
+def test_changed_bytes_of_an_event_said_before_are_the_same_either_way(name: str, data: st.DataObject) -> None:
+    """An event that was read before is known by its bytes, and by nothing less."""
+    body = encode_fact(OFTEN[name])
+    assert short_observation(body) == short_observation(body) == OFTEN[name]
+    at = data.draw(st.integers(0, len(body) - 1))
+    put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"}}", b"\xff"]))
+    one, other = either_way(body[:at] + put + body[at + data.draw(st.integers(0, 2)) :])
+    assert one == other
+
+
+def test_event_within_an_event_is_not_taken_for_the_end_of_it() -> None:
+    """What a call is given may look like the rest of an observation."""
+    inner = {"event": {}, "kind": "model_observed", "step_id": "other"}
+    fact = ModelObserved("step", ToolCallReady(ModelToolCall("call", "tool", inner)))
+    assert short_observation(encode_fact(fact)) == fact
+    cut = encode_fact(fact).replace(b',"kind":"tool_call"},"kind":"model_observed","step_id":"step"', b"")
+    one, other = either_way(cut)
+    assert one == other == InvalidInput
 
 
 DELTA: dict[str, Any] = {
@@ -128,4 +204,6 @@ def test_a_builder_takes_text_as_it_takes_the_event(before: list[Any]) -> None:
             words.append(str(error))
         return words, builder._fault, [text.pieces for text in builder._texts.values()]
 
-    assert tell(lambda builder: builder.push_text("p", "x")) == tell(lambda builder: builder.push(PartDelta("p", "x")))
+    assert tell(lambda builder: builder.push_texts("p", ("x", "y"))) == tell(
+        lambda builder: [builder.push(PartDelta("p", text)) for text in ("x", "y")]
+    )

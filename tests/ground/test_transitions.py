@@ -425,7 +425,7 @@ def test_rule_admits(name: str) -> None:
 
 def test_every_rule_is_tested() -> None:
     """Each reason that an invocation by itself can give has a case above."""
-    elsewhere = {R.SESSION_OPEN, R.IDENTITY, R.SOURCE, R.MESSAGE_REUSED, R.UNSAFE}
+    elsewhere = {R.SESSION_OPEN, R.IDENTITY, R.SOURCE, R.MESSAGE_REUSED, R.MEDIA, R.UNSAFE, R.TOO_MUCH_OPEN}
     assert set(Refusal) - elsewhere == {reason for _, _, reason in REFUSED.values()}
 
 

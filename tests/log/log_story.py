@@ -56,7 +56,7 @@ from maka_trio.facts import (
     ToolSettled,
 )
 from maka_trio.facts.codec import canonical, digest
-from maka_trio.log.commit import Written
+from maka_trio.facts.message import MediaContent
 from maka_trio.log.prepared import prepare
 from maka_trio.log.reader import Reader
 from maka_trio.log.store import Store
@@ -183,16 +183,25 @@ def picture(artifact_id: str = "a1", data: bytes = b"\x89PNG") -> Artifact:
     return Artifact(ArtifactRef(artifact_id, "image/png", len(data), digest(data)), data)
 
 
+def shown(invocation: Invocation, *media: Artifact) -> EventWrite:
+    """An opening whose message names these media, and brings them."""
+    parts = tuple(MediaContent(one.ref.media_type, artifact=one.ref.id, digest=one.ref.digest) for one in media)
+    fact = opened(MessageOpening(MessageInput("see", parts=parts)))
+    return EventWrite(event(invocation, fact), artifacts=media)
+
+
 # --- stores -----------------------------------------------------------------------------------------------
 
 
 def put(store: Store, *items: RuntimeEvent | EventWrite) -> list[int]:
     """Append a batch."""
-    return put_whole(store, *items).sequences
-
-
-def put_whole(store: Store, *items: RuntimeEvent | EventWrite) -> Written:
     return store.append([prepare(item) for item in items])
+
+
+def put_new(store: Store, *items: RuntimeEvent | EventWrite) -> list[int]:
+    """Append a batch; return the sequences of what the log did not have yet."""
+    commit = store.write([[prepare(item) for item in items]])
+    return [first + number for first, writes in commit.added for number in range(len(writes))]
 
 
 def tell(store: Store, invocation: Invocation, *facts: Fact) -> list[RuntimeEvent]:

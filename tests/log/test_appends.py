@@ -51,13 +51,14 @@ from tests.log.log_story import (
     opened,
     picture,
     put,
-    put_whole,
+    put_new,
     reader,
     rejected,
     requested,
     running_call,
     running_cell,
     settled,
+    shown,
     steered,
     success,
     tell,
@@ -195,7 +196,7 @@ def test_retry_returns_the_same_sequence(log: Opener, invocation: Invocation) ->
     assert sequences == [put(log.again(), one)[0] for one in events]
     assert sequences == put(log.again(), *events)
     assert end == log.store.root
-    assert put_whole(log.store, *events).new == []
+    assert put_new(log.store, *events) == []
 
 
 def test_retry_of_an_observation_of_an_open_step(log: Opener, invocation: Invocation) -> None:
@@ -261,9 +262,8 @@ def test_batch_of_retries_and_news(log: Opener, invocation: Invocation) -> None:
     """A batch may hold both; only what is new is written."""
     told = tell(log.store, invocation, opened(), requested())
     fresh = event(invocation, observed())
-    written = put_whole(log.again(), *told, fresh, fresh)
-    assert written.sequences == [1, 2, 3, 3]
-    assert [sequence for sequence, _ in written.new] == [3]
+    assert put_new(log.again(), *told, fresh, fresh) == [3]
+    assert put(log.store, *told, fresh, fresh) == [1, 2, 3, 3]
 
 
 # --- batches ----------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_tickets_fail_alone(log: Opener) -> None:
     results = log.store.write(tickets).results
     failures = {number: result.reason for number, result in enumerate(results) if isinstance(result, CommitRejected)}
     assert failures == {2: "already_open", 4: "step_unknown"}
-    assert [r.sequences[0] for r in results if not isinstance(r, MakaError)] == [1, 2, 3, 4, 5]
+    assert [r[0] for r in results if not isinstance(r, MakaError)] == [1, 2, 3, 4, 5]
     assert count(log.again().connection, "events") == 5
 
 
@@ -347,7 +347,7 @@ def test_tickets_of_one_transaction_see_each_other(log: Opener, invocation: Invo
     again = [prepare(event(invocation, requested("s2")))]
     results = log.store.write([*tickets, again, [prepare(event(invocation, opened()))]]).results
     assert [r.reason for r in results if isinstance(r, CommitRejected)] == ["sealed", "sealed"]
-    assert [r.sequences[0] for r in results if not isinstance(r, MakaError)] == [1, 2, 3, 4]
+    assert [r[0] for r in results if not isinstance(r, MakaError)] == [1, 2, 3, 4]
     assert refusal(log.again(), event(Invocation.new("session"), opened())) == "session_open"
 
 
@@ -380,7 +380,7 @@ def test_reused_operation_in_a_shared_transaction(log: Opener) -> None:
         [prepare(event(run, standalone("op" if number == 2 else f"op{number}")))] for number, run in enumerate(runs[1:])
     ]
     results = log.again().write(tickets).results
-    assert [r.sequences[0] for r in results if not isinstance(r, MakaError)] == [6, 7]
+    assert [r[0] for r in results if not isinstance(r, MakaError)] == [6, 7]
     assert [r.reason for r in results if isinstance(r, CommitRejected)] == ["operation_reused"]
 
 
@@ -497,15 +497,15 @@ def test_artifact_id_is_used_once_in_a_session(log: Opener, invocation: Invocati
     assert refusal(log.again(), success(invocation, operation="s2:c2", media=(picture(data=b"x"),))) == "conflict"
     assert refusal(log.again(), success(invocation, operation="s2:c2", media=(picture(),))) == "conflict"
     other = Invocation.new("other")
-    put(log.again(), EventWrite(event(other, opened()), artifacts=(picture(),)))
+    put(log.again(), shown(other, picture()))
 
 
 def test_artifact_must_be_what_its_reference_says(log: Opener, invocation: Invocation) -> None:
     """Bytes that are not those of the reference are refused, also beside an opening."""
     forged = Artifact(picture().ref, b"other")
     with pytest.raises(InvalidInput):
-        put(log.store, EventWrite(event(invocation, opened()), artifacts=(forged,)))
-    put(log.store, EventWrite(event(invocation, opened()), artifacts=(picture(),)))
+        put(log.store, shown(invocation, forged))
+    put(log.store, shown(invocation, picture()))
     assert picture() == queries.artifact(reader(log.again()), "session", "a1")
 
 

@@ -32,6 +32,7 @@ from maka_trio.log import EventLog, deletion, schema
 from maka_trio.log.health import examine
 from maka_trio.log.queries import sessions
 from maka_trio.log.store import Store
+from tests.forked import exit_code_of
 from tests.log.deletion_story import (
     GONE,
     SECRET,
@@ -43,6 +44,7 @@ from tests.log.deletion_story import (
     violations,
     whole,
 )
+from tests.log.interrupted import delete_and_die
 from tests.log.log_story import COMPLETED, event, opened
 
 ROOT = Path(__file__).parents[2]
@@ -183,33 +185,13 @@ async def test_a_reader_of_an_older_state_keeps_it_from_ending(path: Path, monke
         assert traces(path) == 0
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from maka_trio import limits
-from maka_trio.log.store import Store
-from tests.log.deletion_story import GONE
-from tests.log.test_log_formats import Interrupted
-limits.DELETION_EVENTS = 9
-store = Store.open(Path(sys.argv[1]))
-store.connection = Interrupted(store.connection, int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL))
-store.begin_deletion(GONE)
-while store.delete_some(GONE):
-    pass
-store.finish_deletion(GONE)
-print("done")
-"""
-
-
 def test_a_kill_leaves_a_session_that_says_so(path: Path) -> None:
     """By a process that is gone at any statement: what is there is lawful, and the next opening finishes the rest."""
     states = []
     for number in [0, 2, 3, 5, 11, 24, 60, 130, 190, 214, 217, 219, 221, 400]:
         copy = path.with_name(f"log {number}")
         shutil.copy(path, copy)
-        command = [sys.executable, "-c", KILLED, str(copy), str(number)]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False)
-        assert done.returncode == (0 if done.stdout else -signal.SIGKILL)
+        assert exit_code_of(delete_and_die, copy, number) == (0 if number > 300 else -signal.SIGKILL)
         states.append(state_of(copy))
         assert violations(copy) == []
         Store.open(copy).close()

@@ -26,7 +26,7 @@ from maka_trio.facts import EventSink, Invocation, Lineage, Root, RuntimeEvent, 
 from maka_trio.log import EventLog
 from maka_trio.log.prepared import prepare
 from maka_trio.log.store import Store
-from maka_trio.log.writer import WriterThread, _Append
+from maka_trio.log.writer import WriterThread, _Lot
 from tests.log.log_story import (
     COMPLETED,
     FAILED,
@@ -282,12 +282,12 @@ async def test_cancelled_producers_write_what_they_submitted(path: Path) -> None
             submitted.append(one.id)
 
     async with EventLog.open(path) as log:
-        for _ in range(5):
+        for turn in range(1, 6):
             with trio.CancelScope() as scope:
                 async with trio.open_nursery() as nursery:
                     for number in range(20):
                         nursery.start_soon(produce, log, len(submitted) * 100 + number)
-                    while len(submitted) % 37 != 36:
+                    while len(submitted) < 100 * turn:
                         await trio.lowlevel.checkpoint()
                     scope.cancel()
         whole = await log.prefix(100_000, BIG)
@@ -480,7 +480,7 @@ def test_writer_outlives_the_trio_run(tmp_path: Path) -> None:
     writer, task = trio.run(main)
     for number in range(100):
         one = prepare(event(Invocation.new(f"session {number}"), opened()))
-        writer._queue.put(_Append(task, [one], one.size))
+        writer._queue.put(_Lot([task], [[one]], 1, one.size))
     writer._queue.put(None)
     writer._thread.join(60)
     assert not writer._thread.is_alive()

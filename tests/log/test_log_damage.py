@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -32,9 +30,10 @@ from maka_trio.log.store import Store
 from maka_trio.log.transfer import Export, import_bundle
 from maka_trio.log.verification import Verification
 from tests.engine.scene import echo, registration, scene
+from tests.forked import exit_code_of
+from tests.log.interrupted import append_and_die
 from tests.log.log_story import COMPLETED, opened, reader, tell
 
-ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -268,24 +267,9 @@ def test_truncated_file_names_the_first_lost_event(path: Path, share: float) -> 
 
 # --- the write-ahead log --------------------------------------------------------------------------------------
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from maka_trio.facts import Invocation
-from maka_trio.log.store import Store
-from tests.log.log_story import COMPLETED, PROGRAM, opened, tell
-store = Store.open(Path(sys.argv[1]))
-if len(sys.argv) > 2:
-    store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-for _ in range(5):
-    tell(store, Invocation.new("killed"), opened(PROGRAM), COMPLETED)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
 
 def killed_owner(path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert exit_code_of(append_and_die, path) == -signal.SIGKILL
     assert path.with_name(path.name + "-wal").stat().st_size > 0
 
 

@@ -161,7 +161,7 @@ async def test_refused_and_repeated_commits_wake_nobody(log: EventLog) -> None:
     seen: list[StoredEvent] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(collect, log.follow(), seen)
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await until_seen(seen, 1)
         assert await log.commit(first) == 1
         with pytest.raises(CommitRejected):
             await log.commit(event(invocation, observed()))

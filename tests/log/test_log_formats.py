@@ -6,8 +6,6 @@ import shutil
 import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -32,9 +30,10 @@ from maka_trio.log.store import Store
 from maka_trio.log.transfer import Export
 from maka_trio.log.verification import Verification
 from tests.engine.scene import scene
+from tests.forked import exit_code_of
+from tests.log.interrupted import Interrupted, migrate_and_die
 from tests.log.log_story import COMPLETED, event, opened, put, reader
 
-ROOT = Path(__file__).parents[2]
 FORMAT_1 = Path(__file__).with_name("formats") / "format_1.sqlite"
 """A log as format 1 wrote it: five sessions, one of them retired, one with a run that never ended."""
 
@@ -252,22 +251,6 @@ def test_a_format_that_nobody_knows_is_not_read(path: Path, number: int, error: 
 # --- cut off in the middle ----------------------------------------------------------------------------------
 
 
-class Interrupted:
-    """A connection with which something happens before one of its statements."""
-
-    def __init__(self, connection: sqlite3.Connection, before: int, happens: Callable[[], None]) -> None:
-        self._connection, self._left, self._happens = connection, before, happens
-
-    def execute(self, *args: Any) -> sqlite3.Cursor:
-        if self._left == 0:
-            self._happens()
-        self._left -= 1
-        return self._connection.execute(*args)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-
 def _fail() -> None:
     raise RuntimeError("no")
 
@@ -297,27 +280,13 @@ def test_a_failure_at_any_statement_leaves_one_format_or_the_other(
     assert version_of(path) == schema.FORMAT
 
 
-KILLED = """
-import os, signal, sqlite3, sys
-from pathlib import Path
-from maka_trio.log import schema
-from maka_trio.log.store import Store
-from tests.log.test_log_formats import Interrupted, migrate
-def broken(connection, *args):
-    migrate(Interrupted(connection, int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGKILL)), *args)
-schema.migrate = broken
-Store.open(Path(sys.argv[1]))
-"""
-
-
 def test_a_kill_at_any_statement_leaves_one_format_or_the_other(path: Path) -> None:
     """The same by a process that is gone: the next one finds a log, whole."""
     before = told(path)
     for number in range(STEPS + 1):
         copy = path.with_name(f"log {number}")
         shutil.copyfile(path, copy)
-        done = subprocess.run([sys.executable, "-c", KILLED, str(copy), str(number)], cwd=ROOT, check=False)
-        assert done.returncode == -signal.SIGKILL
+        assert exit_code_of(migrate_and_die, copy, number) == -signal.SIGKILL
         with closing(sqlite3.connect(copy)) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (1 if number < STEPS else schema.FORMAT,)
         Store.open(copy).close()

@@ -140,6 +140,75 @@ async def test_close_waits_for_reads(path: Path) -> None:
     assert sorted(order) == ["closed", "read"]
 
 
+async def test_close_waits_for_reads_that_have_not_begun(path: Path) -> None:
+    """More were asked for than may be read at once; all get their answers."""
+    readers = ReaderThreads(path)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    before = 0
+    answers: list[int] = []
+
+    def read_slowly(reader: Reader) -> int:
+        nonlocal before
+        before += not go_on.is_set()
+        begun.release()
+        assert go_on.wait(60)
+        return count(reader.connection, "events")
+
+    async def ask() -> None:
+        answers.append(await readers.ask(read_slowly))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3 * limits.READERS):
+            nursery.start_soon(ask)
+        for _ in range(limits.READERS):
+            assert await trio.to_thread.run_sync(begun.acquire, True, 60)
+        nursery.start_soon(readers.aclose)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        go_on.set()
+    assert answers == [22] * 3 * limits.READERS
+    assert before == limits.READERS
+
+
+async def test_a_read_that_failed_stops_no_other(path: Path) -> None:
+    """Its error is for who asked; the thread goes on with what the others ask."""
+    readers = ReaderThreads(path)
+    answers: list[int] = []
+
+    def fail(reader: Reader) -> None:
+        raise LookupError(str(count(reader.connection, "events")))
+
+    async def ask_in_vain() -> None:
+        with pytest.raises(LookupError, match="22"):
+            await readers.ask(fail)
+
+    async def ask() -> None:
+        answers.append(await readers.ask(lambda reader: count(reader.connection, "events")))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(2 * limits.READERS):
+            nursery.start_soon(ask_in_vain)
+            nursery.start_soon(ask)
+    assert answers == [22] * 2 * limits.READERS
+    await readers.aclose()
+
+
+async def test_a_read_without_a_thread_fails_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system refuses one; later reads have theirs, and closing waits for none that never was."""
+    readers = ReaderThreads(path)
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trio.lowlevel, "start_thread_soon", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await readers.ask(queries.sessions)
+    (summary,) = await readers.ask(queries.sessions)
+    assert summary.events == 22
+    with trio.fail_after(60):
+        await readers.aclose()
+
+
 async def test_readers_cannot_write(path: Path) -> None:
     """A reader's connection is read-only."""
     readers = ReaderThreads(path)
