@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,8 +18,9 @@ from maka_trio.testing.crash import crash_everywhere, only_recover
 from maka_trio.testing.exploration import Exploration, Watch
 from maka_trio.testing.explorer import explore
 from maka_trio.testing.faults import fault_everywhere
+from maka_trio.testing.hash_seed import command_with, fix_hash_seed, fixed_hash_seed, in_words
 from maka_trio.testing.log_trial import takes_log
-from maka_trio.testing.replaying import cancel_scenario, replay
+from maka_trio.testing.replaying import cancel_scenario, replay, story_of
 from maka_trio.testing.report_files import as_json, as_junit
 from maka_trio.testing.report_page import page
 from maka_trio.testing.timeline import Section
@@ -79,6 +79,8 @@ def _cpus() -> int:
 
 def command(arguments: argparse.Namespace) -> int:
     """Run it."""
+    if arguments.own_process:
+        fix_hash_seed()
     scenario = load(arguments.scenario)
     follow_up = load(arguments.then, beside=arguments.scenario) if arguments.then else None
     if arguments.replay:
@@ -136,8 +138,7 @@ def _explore(way: _Way, arguments: argparse.Namespace) -> Iterator[Section]:
     if smallest is None:
         yield Section(way.title, found)
         return
-    story = replay(way.scenario, smallest.token, way.follow_up).moments
-    yield Section(way.title, found, story, _again(arguments, smallest.token))
+    yield Section(way.title, found, story_of(way.scenario, smallest), _again(arguments, smallest.token))
 
 
 def _time_left(arguments: argparse.Namespace) -> float | None:
@@ -151,7 +152,8 @@ def _time_left(arguments: argparse.Namespace) -> float | None:
 
 def _again(arguments: argparse.Namespace, token: str) -> str:
     then = ["--then", arguments.then] if arguments.then else []
-    return shlex.join(["maka-trio", "explore", arguments.scenario, *then, "--replay", token])
+    words = ["maka-trio", "explore", arguments.scenario, *then, "--replay", token]
+    return command_with(fixed_hash_seed(), words)
 
 
 def _replay(screen: Screen, scenario: Any, word: str, follow_up: Any) -> int:
@@ -191,8 +193,8 @@ def _cells(section: Section) -> tuple[str, ...]:
 
 def _tell(screen: Screen, section: Section) -> None:
     found = section.exploration
-    if not found.complete:
-        screen.line((f"{section.title}: stopped by the budget; not everything chosen was tried", Look.WARN))
+    for why in found.cuts:
+        screen.line((f"{section.title}: {why}; not everything chosen was tried", Look.WARN))
     smallest = found.smallest
     if smallest is None:
         screen.line((f"✓ {section.title}: every check held in every run", Look.GOOD))
@@ -201,6 +203,8 @@ def _tell(screen: Screen, section: Section) -> None:
     for place in smallest.shot_at:
         screen.line(f"  at {place}")
     screen.line("  again: ", (section.again, Look.STRONG))
+    if found.hash_seed is None:
+        screen.line((f"  {in_words(None)}", Look.WARN))
     for place, count in found.violating_points().most_common(SHOWN):
         screen.line((f"  {count} at {place}", Look.FAINT))
 

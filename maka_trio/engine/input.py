@@ -33,7 +33,7 @@ from maka_trio.facts.opening import (
 )
 from maka_trio.facts.outcome import ArtifactRef
 from maka_trio.records import frozen
-from maka_trio.request import ProviderConfig, checked_options
+from maka_trio.request import ProviderConfig, check_secrets, checked_options
 from maka_trio.tools.catalog import ToolCatalog
 
 if TYPE_CHECKING:  # Code Mode is an extra, imported where it is asked for
@@ -87,7 +87,8 @@ class RunInput:
         provider: where the model is.
         work: what to do: answer a message, or continue a run.
         provider_id: the application's own name for the provider connection.
-        provider_options: options by protocol or dialect name, kept in the log: put no secret here.
+        provider_options: options by protocol or dialect name, kept in the log. A credential among them is refused;
+            `{"$secret": "name"}` stands for one of `ProviderConfig.secrets`.
         max_output_tokens: the output limit of each step, 1 to 10^10.
         supports_vision: whether images may be sent; otherwise a text stands in for them.
         configuration: what is frozen at admission.
@@ -108,6 +109,9 @@ class RunInput:
         factory=InvocationConfiguration, validator=bounds.instance(InvocationConfiguration)
     )
     request_fingerprint: str | None = attrs.field(default=None, validator=bounds.optional(bounds.identity))
+
+    def __attrs_post_init__(self) -> None:
+        check_secrets(self.provider_options, self.provider)
 
     def surface(self, tools: tuple[ToolDefinition, ...]) -> RequestSurface:
         """What its requests carry besides the conversation, these tools among it."""

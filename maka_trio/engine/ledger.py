@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from maka_trio import limits
-from maka_trio.errors import CommitUnknown
+from maka_trio.errors import CommitRejected, CommitUnknown, InvalidInput
 from maka_trio.facts.event import EventSink, EventWrite, Fact, RuntimeEvent
 from maka_trio.facts.identity import Invocation
 from maka_trio.history import History
@@ -54,7 +54,8 @@ class RunLedger:
 
     Attributes:
         last_sequence: of the last fact that is durable.
-        ahead: the history holds a fact that the log has refused; it must be read again.
+        ahead: the history is not what the log holds: it has a fact that was refused, or could not take one.
+        uncertain: nobody can say whether the log holds an append; nothing more is written.
     """
 
     def __init__(self, sink: EventSink, invocation: Invocation, history: History, *, patient: bool = False) -> None:
@@ -65,7 +66,7 @@ class RunLedger:
         self.invocation = invocation
         self.history = history
         self.last_sequence = 0
-        self._uncertain = False
+        self.uncertain = False
         self._appends: list[_Append] = []  # a few at most
 
     async def record(self, *facts: Fact) -> None:
@@ -100,20 +101,35 @@ class RunLedger:
         return sequence
 
     async def commit_batch(self, events: Sequence[Write]) -> list[int]:
-        """Append all or nothing. Shielded: it ends when the log answers."""
+        """Append all or nothing. Shielded: it ends when the log answers.
+
+        What was to be appended together with them stands by itself: it is written also where they are refused.
+        """
         if self._held and len(self._held) + len(events) > limits.BATCH_EVENTS:
             await self.flush()
         held, self._held = self._held, []
         append = _Append([*held, *events], len(held))
-        try:
-            with trio.CancelScope(shield=True):  # the log answers by itself
+        with trio.CancelScope(shield=True):  # the log answers by itself
+            try:
                 await self._append(append)
-            if append.fault is not None:
-                raise append.fault
-        except BaseException:
-            self.ahead |= bool(held)
-            raise
+            except (CommitRejected, InvalidInput):
+                await self._append_alone(held if events else [])
+                self.ahead |= bool(held) and not events
+                raise
+            except BaseException:
+                self.ahead |= bool(held)
+                raise
+        if append.fault is not None:
+            self.ahead = True
+            raise append.fault
         return append.sequences[len(held) :]
+
+    async def _append_alone(self, held: list[Write]) -> None:
+        if held:
+            try:
+                await self._append(_Append(held, len(held)))
+            except Exception:  # whoever is told of the other refusal ends the run
+                self.ahead = True
 
     async def _append(self, append: _Append) -> None:
         self._appends.append(append)
@@ -132,7 +148,7 @@ class RunLedger:
         If even that is unknown, nothing more is written: an end over a hole in the history would be a lie, and the
         next process seals what it finds.
         """
-        if self._uncertain:
+        if self.uncertain:
             raise CommitUnknown(
                 "an earlier append of this run may or may not be in the log; the run waits for recovery"
             )
@@ -143,7 +159,7 @@ class RunLedger:
                 return await self._sink.commit_batch(events)
             except CommitUnknown:
                 if last:
-                    self._uncertain = True
+                    self.uncertain = True
                     raise
         raise AssertionError
 

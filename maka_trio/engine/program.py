@@ -13,12 +13,12 @@ import trio
 
 from maka_trio.code.cells import EXEC, CodeCells, open_cells
 from maka_trio.code.executor import CodeExecutor
+from maka_trio.engine.ending import write_end
 from maka_trio.engine.ledger import RunLedger
-from maka_trio.engine.outcome import outcome_of
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import utf8_size
 from maka_trio.facts.codec import parse_json
-from maka_trio.facts.event import InvocationEnded, InvocationOpened, ToolRejected
+from maka_trio.facts.event import InvocationOpened, ToolRejected
 from maka_trio.facts.identity import Invocation, Standalone, ToolCallIdentity, new_id
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.opening import CodeOpening, InvocationConfiguration, ToolDefinition, ToolMode
@@ -72,11 +72,16 @@ async def run_program(
         configuration = InvocationConfiguration(tool_mode=ToolMode.CODE)
         await trio.lowlevel.checkpoint_if_cancelled()
         await ledger.record(InvocationOpened(CodeOpening(program), configuration))
-        return await _run(ledger, code, program, tools, output)
+        return await _run(log, ledger, code, program, tools, output)
 
 
 async def _run(
-    ledger: RunLedger, code: CodeExecutor, program: str, tools: ToolCatalog, output: Callable[[str], object]
+    log: EventLog,
+    ledger: RunLedger,
+    code: CodeExecutor,
+    program: str,
+    tools: ToolCatalog,
+    output: Callable[[str], object],
 ) -> JSON:
     journal = ToolJournal(ledger, ledger.invocation, shielded=True)
     error: BaseException | None = None
@@ -88,9 +93,8 @@ async def _run(
         error = caught
         raise
     finally:
-        unsettled = bool(ledger.history.operations_in_flight)
         with trio.CancelScope(shield=True):  # a local commit, which ends by itself
-            await ledger.record(InvocationEnded(outcome_of(error, unsettled=unsettled)))
+            await write_end(log, ledger, error)
 
 
 def _standing_alone(cells: CodeCells, program: str) -> ToolRegistration:

@@ -13,20 +13,21 @@ import attrs
 import trio
 
 from maka_trio import limits
-from maka_trio.engine.attempt import AcceptedStep, PreparedRequest, RetryPolicy, rejected_call, take_step
+from maka_trio.engine.attempt import AcceptedStep, PreparedRequest, RetryPolicy, take_step
 from maka_trio.engine.continuation import ContinuationCheck, claimed
 from maka_trio.engine.dispatch import dispatch_calls
+from maka_trio.engine.ending import write_end
 from maka_trio.engine.input import ContinuationWork, MessageWork, RunInput
 from maka_trio.engine.ledger import RunLedger
 from maka_trio.engine.media import with_media
-from maka_trio.engine.outcome import error_of, outcome_of
+from maka_trio.engine.outcome import error_of
 from maka_trio.engine.repeats import Asked, ended_before
 from maka_trio.engine.steering import Steering
 from maka_trio.errors import CommitUnknown, MakaError, ModelIncomplete, StepLimit
-from maka_trio.facts.event import EventWrite, Fact, InvocationEnded, InvocationOpened, ModelInterrupted
+from maka_trio.facts.event import EventWrite, InvocationOpened
 from maka_trio.facts.message import Message
 from maka_trio.facts.opening import ContinuationOpening, MessageOpening, RequestSurface, ToolMode
-from maka_trio.facts.outcome import Cancelled, InterruptionStatus, InvocationOutcome, ToolRejection
+from maka_trio.facts.outcome import Cancelled, InvocationOutcome
 from maka_trio.facts.scope import Lineage, Scope, Session
 from maka_trio.history import History
 from maka_trio.log.event_log import EventLog
@@ -121,7 +122,7 @@ class Run:
         finally:
             self.steering.close()
             with trio.CancelScope(shield=True):  # a local commit, which ends by itself
-                await self._seal(failure)
+                self._outcome = await write_end(self._means.log, self._ledger, failure)
             self._means.unsealed.pop(self._input.invocation.session_id)
 
     # --- opening ------------------------------------------------------------------------------------------
@@ -277,31 +278,6 @@ class Run:
             tools,
             concurrency=self._input.configuration.tool_concurrency,
         )
-
-    # --- end ----------------------------------------------------------------------------------------------
-
-    async def _seal(self, error: BaseException | None) -> None:
-        """Write the end. No local call is left open before it, and it says so where an effect is."""
-        if self._ledger.ahead:
-            self._history = self._ledger.history = await self._read_history()
-        unsettled = bool(self._history.operations_in_flight)
-        facts: list[Fact] = [
-            ModelInterrupted(step_id, InterruptionStatus.FAILED) for step_id in self._history.open_steps()
-        ]
-        facts.extend(
-            rejected_call(step_id, call, ToolRejection.cancelled()) for step_id, call in self._history.open_calls()
-        )
-        outcome = outcome_of(error, unsettled=unsettled)
-        await self._ledger.record(*facts, InvocationEnded(outcome))
-        self._outcome = outcome
-
-    async def _read_history(self) -> History:
-        """What the log holds, where it has refused something that the run took for written."""
-        history, invocation = History(), self._input.invocation
-        run_id = invocation.run_id if isinstance(self._input.work, ContinuationWork) else None
-        for stored in (await self._means.log.read_context(invocation.session_id, run_id)).events:
-            history.push(stored.event)
-        return history
 
 
 def _scope(run_input: RunInput) -> Scope:

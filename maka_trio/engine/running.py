@@ -9,6 +9,7 @@ from typing import Self
 import trio
 
 from maka_trio.engine.input import submitted_message
+from maka_trio.engine.media import check_stored
 from maka_trio.engine.steering import Steering
 from maka_trio.errors import InvalidInput, RunCancelled
 from maka_trio.facts.event import BodyDeleted, Fact, InvocationEnded, StoredEvent
@@ -114,12 +115,14 @@ class RunningInvocation:
         Returns its id once it is durable. Cancelled before that, the message is withdrawn.
 
         Raises:
-            InvalidInput: the message is blank or too large.
+            InvalidInput: the message is blank or too large, or names an artifact that the session does not have.
             RunError: the run is over, or ended before it took the message.
         """
         if not isinstance(message, (str, UserMessage)):
             raise InvalidInput(f"steer takes a str or a user message, not {type(message).__name__}")
-        return await self._steering.submit(*submitted_message(message, self._message_bytes))
+        content, artifacts = submitted_message(message, self._message_bytes)
+        await check_stored(self._log, self.invocation.session_id, content, artifacts)
+        return await self._steering.submit(content, artifacts)
 
     def events(self) -> RunEvents:
         """Follow the run's durable events, live or after the fact."""

@@ -76,13 +76,14 @@ def crash_trials(
 ) -> Trials:
     """The runs of `crash_everywhere`, one at a time."""
 
-    def crash(seed: int, shot: Shot | None) -> LogTrialResult:
+    def crash(seed: int, shot: Shot | None, ends: float) -> LogTrialResult:
         if shot is None:
-            return run_log_trial(scenario, follow_up, seed=seed, max_steps=max_steps)
+            return run_log_trial(scenario, follow_up, seed=seed, max_steps=max_steps, ends=ends)
         if kill:
-            return run_killed_trial(scenario, follow_up, seed=seed, at=shot.step, how=shot.how)
+            return run_killed_trial(scenario, follow_up, seed=seed, at=shot.step, how=shot.how, ends=ends)
+        chosen = CRASHES[shot.how]
         return run_log_trial(
-            scenario, follow_up, seed=seed, at=shot.step, disturbance=CRASHES[shot.how], max_steps=max_steps
+            scenario, follow_up, seed=seed, at=shot.step, disturbance=chosen, max_steps=max_steps, ends=ends
         )
 
     return Trials(crash, tuple(KILLS if kill else CRASHES), _call_killed if kill else _call, certain=not kill)

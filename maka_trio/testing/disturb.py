@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import Literal
 
 from maka_trio.records import frozen
-from maka_trio.testing.exploration import Entry, Exploration, Watch, entry
-from maka_trio.testing.explorer import check_points, chosen_seeds, spread
+from maka_trio.testing.exploration import Cut, Entry, Exploration, Runs, Watch, cut_run, entry
+from maka_trio.testing.explorer import check_points, chosen_seeds
 from maka_trio.testing.log_trial import LogTrialResult
+from maka_trio.testing.plan import spread
 from maka_trio.testing.replay import Replay
 from maka_trio.testing.scheduling import require_supported_trio
 from maka_trio.testing.trial import Shot
@@ -25,13 +26,14 @@ class Trials:
     """The runs of one scenario and its follow-up.
 
     Attributes:
-        run: makes one, with a disturbance or none. The undisturbed one says what there is to disturb.
+        run: makes one, with a disturbance or none, until its time is up by the real `perf_counter`. The undisturbed
+            one says what there is to disturb.
         at_commits: what can be done at each commit, by name.
         call: a run as a call in words.
         certain: a run is a function of seed and disturbance, so what came once comes again.
     """
 
-    run: Callable[[int, Shot | None], LogTrialResult]
+    run: Callable[[int, Shot | None, float], LogTrialResult]
     at_commits: Collection[str]
     call: Callable[[int, Shot | None], str]
     certain: bool = True
@@ -42,14 +44,15 @@ class Trials:
         shots += [Shot(point.number, point.kind, name) for point in calm.fault_points for name in point.faults]
         return [shot for shot in shots if shot.target not in without and shot.how not in without]
 
-    def entry(self, seed: int, shot: Shot | None, result: LogTrialResult) -> Entry:
+    def entry(self, seed: int, shot: Shot | None, result: LogTrialResult) -> Entry | Cut:
         """What to enter of a run."""
         words = list(result.violations)
-        if shot is not None and not result.disturbed and self.certain:
+        if shot is not None and not result.disturbed and self.certain and result.unfinished is None:
             words.append(_LOST)
         places = () if result.disturbed_at is None else (result.disturbed_at,)
         replay = Replay(seed, () if shot is None else (shot,))
-        return entry(hash((result.commits, replay.shots)), replay, self.call(seed, shot), words, places)
+        made = entry(hash((result.commits, replay.shots)), replay, self.call(seed, shot), words, places)
+        return made if result.unfinished is None else cut_run(result.unfinished, made)
 
 
 def disturb_everywhere(
@@ -69,13 +72,13 @@ def disturb_everywhere(
     require_supported_trio()
     check_points(points)
 
-    def runs(share: Share) -> Iterator[Entry]:
+    def runs(share: Share, ends: float) -> Runs:
         for seed in chosen_seeds(seeds):
-            calm = trials.run(seed, None)
-            if share.first:
+            calm = trials.run(seed, None, ends)
+            if share.first or calm.unfinished:
                 yield trials.entry(seed, None, calm)
             shots = trials.shots(calm, without)
             for shot in share.mine(shots if points == "all" else spread(shots, points)):
-                yield trials.entry(seed, shot, trials.run(seed, shot))
+                yield trials.entry(seed, shot, trials.run(seed, shot, ends))
 
     return explore_shares(runs, jobs=jobs, budget=budget, watch=watch)

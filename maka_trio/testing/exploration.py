@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import itertools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import perf_counter  # the real one, also while `time` shows virtual time
 from typing import Self, TypeAlias
 
 import attrs
 
 from maka_trio.records import frozen
+from maka_trio.testing.hash_seed import fixed_hash_seed, in_words
 from maka_trio.testing.replay import Replay
 from maka_trio.testing.trial import Shot
 
@@ -59,9 +62,10 @@ class TrialViolation:
     token: str = attrs.field(order=False, default="")
 
     def __str__(self) -> str:
+        places = itertools.chain(self.shot_at, itertools.repeat("not reached"))
         moments = [
             f"{shot.how} of {shot.target!r} at step {shot.step}: {place}"
-            for shot, place in zip(self.shots, self.shot_at, strict=False)
+            for shot, place in zip(self.shots, places, strict=False)
         ]
         return f"{self.words}\n  seed {self.seed}, {'; '.join(moments) or 'undisturbed'}\n  {self.replay}"
 
@@ -76,8 +80,9 @@ class Exploration:
         traces: distinct runs among them.
         violations: smallest first.
         seconds: how long it took, by the real clock.
-        complete: everything chosen was tried; False when a budget ended it.
+        cuts: why not everything that was chosen was tried, in words; empty if it was.
         attempts: the runs, for a report: the first `KEPT_ATTEMPTS`, and all that broke something.
+        hash_seed: the PYTHONHASHSEED of the process, which orders sets of text; None if it was drawn at random.
     """
 
     runs: int
@@ -85,8 +90,14 @@ class Exploration:
     traces: int
     violations: tuple[TrialViolation, ...]
     seconds: float
-    complete: bool
+    cuts: tuple[str, ...]
     attempts: tuple[Attempt, ...] = attrs.field(repr=False, default=())
+    hash_seed: int | None = attrs.field(factory=fixed_hash_seed)
+
+    @property
+    def complete(self) -> bool:
+        """Everything that was chosen was tried."""
+        return not self.cuts
 
     @property
     def smallest(self) -> TrialViolation | None:
@@ -103,12 +114,14 @@ class Exploration:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
-        end = "" if self.complete else ", stopped by its budget"
+        end = "".join(f", {why}" for why in self.cuts)
         head = (
             f"{self.runs} runs, {self.points.total()} disturbances at {len(self.points)} places, "
             f"{self.traces} distinct traces, {len(self.violations)} violations{end}"
         )
-        return head if self.smallest is None else f"{head}\nsmallest: {self.smallest}"
+        if self.smallest is None:
+            return head
+        return f"{head}\nsmallest: {self.smallest}\n  {in_words(self.hash_seed)}"
 
 
 @frozen
@@ -118,6 +131,30 @@ class Entry:
     trace: int
     attempt: Attempt
     violations: Sequence[TrialViolation]
+
+
+@frozen
+class Cut:
+    """Something that was chosen and is not tried.
+
+    Attributes:
+        why: the reason, in words.
+        violations: what a run broke before it was cut.
+    """
+
+    why: str
+    violations: Sequence[TrialViolation] = ()
+
+
+Runs: TypeAlias = Iterator["Entry | Cut"]
+
+
+def cut_run(how_far: str, entry: Entry) -> Cut:
+    """A run that was stopped when the time was up."""
+    return Cut(f"{_BUDGET} {how_far}", entry.violations)
+
+
+_BUDGET = "stopped by its budget"
 
 
 def entry(trace: int, replay: Replay, call: str, words: Iterable[str], shot_at: tuple[str, ...]) -> Entry:
@@ -132,40 +169,49 @@ class Ledger:
     """Adds up the runs of one exploration, or of a share of it.
 
     Args:
-        budget: seconds of real time after which it is to stop.
+        ends: when it is to stop, by the real `perf_counter`.
         watch: told of the progress, a few times a second.
     """
 
-    def __init__(self, budget: float | None = None, watch: Watch | None = None) -> None:
-        self._began = time.perf_counter()
+    def __init__(self, ends: float = math.inf, watch: Watch | None = None) -> None:
+        self._began = perf_counter()
         self._told = self._began
-        self._budget = budget
+        self._ends = ends
         self._watch = watch
-        self.complete = True
+        self.cuts: list[str] = []
         self.runs = 0
         self.points: Counter[str] = Counter()
         self.attempts: list[Attempt] = []
         self.traces: set[int] = set()
         self.violations: list[TrialViolation] = []
 
-    def take(self, entry: Entry) -> bool:
-        """Enter one run; say whether there is time for another."""
+    def fill(self, runs: Iterable[Entry | Cut]) -> Self:
+        """Enter run after run, until the end or the end of the budget."""
+        for run in runs:
+            self._enter(run)
+            if perf_counter() >= self._ends:
+                if not any(why.startswith(_BUDGET) for why in self.cuts):
+                    self.cuts.append(_BUDGET)
+                break
+        return self
+
+    def _enter(self, run: Entry | Cut) -> None:
+        self.violations += run.violations
+        if isinstance(run, Cut):
+            self.cuts.append(run.why)
+            return
         self.runs += 1
-        self.points.update(entry.attempt.shot_at)
-        if entry.violations or len(self.attempts) < KEPT_ATTEMPTS:
-            self.attempts.append(entry.attempt)
-        self.traces.add(entry.trace)
-        self.violations += entry.violations
-        now = time.perf_counter()
+        self.points.update(run.attempt.shot_at)
+        if run.violations or len(self.attempts) < KEPT_ATTEMPTS:
+            self.attempts.append(run.attempt)
+        self.traces.add(run.trace)
+        self._tell()
+
+    def _tell(self) -> None:
+        now = perf_counter()
         if self._watch is not None and now - self._told > _TELL_EVERY:
             self._told = now
             self._watch(self.runs, len(self.violations))
-        return self._budget is None or now - self._began < self._budget
-
-    def fill(self, entries: Iterable[Entry]) -> Self:
-        """Enter run after run, until the end or the end of the budget."""
-        self.complete = all(map(self.take, entries))
-        return self
 
     def add(self, other: Ledger) -> None:
         """Take over what another ledger, of another share, holds."""
@@ -174,7 +220,7 @@ class Ledger:
         self.attempts += other.attempts
         self.traces |= other.traces
         self.violations += other.violations
-        self.complete = self.complete and other.complete
+        self.cuts += [why for why in other.cuts if why not in self.cuts]
 
     def close(self) -> Exploration:
         """Add up."""
@@ -185,8 +231,8 @@ class Ledger:
             self.points,
             len(self.traces),
             tuple(sorted(self.violations)),
-            time.perf_counter() - self._began,
-            self.complete,
+            perf_counter() - self._began,
+            tuple(self.cuts),
             tuple(self.attempts),
         )
 

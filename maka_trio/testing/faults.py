@@ -144,14 +144,14 @@ def fault_trials(
     scenario: LogScenario | Scenario, follow_up: LogScenario | None = None, *, max_steps: int = MAX_STEPS
 ) -> Trials:
     """The runs of `fault_everywhere`, one at a time."""
+    run = functools.partial(run_log_trial, scenario, follow_up, max_steps=max_steps)
 
-    def fault(seed: int, shot: Shot | None) -> LogTrialResult:
+    def fault(seed: int, shot: Shot | None, ends: float) -> LogTrialResult:
         if shot is None:
-            return run_log_trial(scenario, follow_up, seed=seed, max_steps=max_steps, name_points=True)
+            return run(seed=seed, name_points=True, ends=ends)
         if shot.target != COMMIT:
-            return run_log_trial(scenario, follow_up, seed=seed, fault=shot, max_steps=max_steps)
-        chosen = COMMIT_FAULTS[shot.how]
-        return run_log_trial(scenario, follow_up, seed=seed, at=shot.step, disturbance=chosen, max_steps=max_steps)
+            return run(seed=seed, fault=shot, ends=ends)
+        return run(seed=seed, at=shot.step, disturbance=COMMIT_FAULTS[shot.how], ends=ends)
 
     return Trials(fault, tuple(COMMIT_FAULTS), _call)
 

@@ -7,6 +7,7 @@ to a file, closed, and opened again. So a crash costs no process, and recovery s
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import random
 import tempfile
@@ -24,7 +25,7 @@ from maka_trio.testing.fault_points import FaultPoint, FaultPoints
 from maka_trio.testing.scheduling import HardStop
 from maka_trio.testing.stepper import Stepper
 from maka_trio.testing.trial import Scenario, Shot, Trial, TrialState
-from maka_trio.testing.trial_run import MAX_STEPS, World, describe, findings
+from maka_trio.testing.trial_run import MAX_STEPS, World, findings
 
 LogScenario: TypeAlias = Callable[[Trial, EventLog], Awaitable[None]]
 """A program that writes to a log it is given."""
@@ -45,12 +46,14 @@ class LogTrialResult:
         disturbed_at: where the chosen disturbance came; None if there was none, or its moment did not come.
         violations: sentences, of both parts.
         fault_points: what else could have failed in the first part, if `name_points`.
+        unfinished: how far the run had come when its time was up; None if it came to an end.
     """
 
     commits: tuple[str, ...]
     disturbed_at: str | None
     violations: tuple[str, ...]
     fault_points: tuple[FaultPoint, ...] = ()
+    unfinished: str | None = None
 
     @property
     def disturbed(self) -> bool:
@@ -68,6 +71,7 @@ def run_log_trial(
     fault: Shot | None = None,
     max_steps: int = MAX_STEPS,
     name_points: bool = False,
+    ends: float = math.inf,
 ) -> LogTrialResult:
     """Run a scenario, disturb its commit number `at`, or one of its fault points, then run the follow-up on the rest.
 
@@ -81,23 +85,28 @@ def run_log_trial(
         fault: which other fault point is to fail, and how.
         max_steps: a part that makes more is ended and reported.
         name_points: fill `fault_points` of the result.
+        ends: when the run is stopped, by `time.perf_counter`.
     """
     state = TrialState()
     faults = FaultPoints(fault, state.disturb, tell=name_points)
     state.pass_fault_point = faults.pass_by
     trial = Trial(seed, state)
-    world = World(Stepper(state, (), no_points, max_steps, False), faults)
+    world = World(_watching(state, max_steps, ends), faults)
     first = _First(scenario, trial, world, at, disturbance, state.disturb)
     found = first.run(seed)
     state.pass_fault_point = FaultPoints(None, state.disturb).pass_by
     last = first.world
-    if follow_up is not None and last.endless is None:
-        last = World(Stepper(state, (), no_points, max_steps, False))
+    if follow_up is not None and not last.was_ended:
+        last = World(_watching(state, max_steps, ends))
         found += _run_follow_up(follow_up, trial, last, first.durable_writes(), seed)
-    if last.endless is None:  # what a run shows that had to be ended comes from having been ended
+    if not last.was_ended:  # what a run shows that had to be ended comes from having been ended
         found += findings(state)
     where = first.disturbed_at or faults.failed_at
-    return LogTrialResult(first.commits, where, tuple(found), tuple(faults.came))
+    return LogTrialResult(first.commits, where, tuple(found), tuple(faults.came), last.late)
+
+
+def _watching(state: TrialState, max_steps: int, ends: float) -> Stepper:
+    return Stepper(state, (), no_points, max_steps, False, ends=ends)
 
 
 def no_points(task: trio.lowlevel.Task) -> bool:
@@ -158,7 +167,7 @@ class _First:
         error = self.world.run(main, order=random.Random(seed), seed=seed)
         if self._stopped and isinstance(error, HardStop):
             return []  # what a dead process has open is closed by its system
-        return _ending(self.world, error) + broken
+        return self.world.ending(error) + broken
 
     async def _at_commit(self, number: int, kinds: str, perform: Perform) -> list[int]:
         if self._stopped:
@@ -197,17 +206,10 @@ def follow_up_on(
 
     seed += _FOLLOW_UP_SEED
     error = world.run(main, order=random.Random(seed), seed=seed)
-    return _ending(world, error) + broken
+    return world.ending(error) + broken
 
 
 def _folder() -> str | None:
     """A folder in memory where there is one: what a disk does with the file is not the question here."""
     shared_memory = Path("/dev/shm")
     return str(shared_memory) if os.access(shared_memory, os.W_OK) else None
-
-
-def _ending(world: World, error: BaseException | None) -> list[str]:
-    if world.endless is not None:
-        return [world.endless]
-    found = [f"{socket!r} was left open" for socket in world.network.open_sockets]
-    return found if error is None else [f"the scenario raised {describe(error)}", *found]

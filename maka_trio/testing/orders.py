@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableSequence
 from typing import Any
 
+from maka_trio.testing.scheduling import has_nothing_to_do
+
 
 class Decisions:
     """An `Order` that follows a list of decisions, and then lets the oldest task run first.
@@ -28,9 +30,9 @@ class Decisions:
 
     def shuffle(self, batch: MutableSequence[Any], /) -> None:
         """Called by trio's run loop, which takes tasks from the end."""
-        own = [task for task in batch if str(task.name).startswith("<")]  # trio's, which nobody's outcome depends on
-        waiting = [task for task in batch if task not in own]
-        first_to_last = own + [waiting.pop(self._decide(len(waiting))) for _ in range(len(waiting))]
+        idle = [task for task in batch if has_nothing_to_do(task)]  # trio's, which nobody's outcome depends on
+        waiting = [task for task in batch if task not in idle]
+        first_to_last = idle + [waiting.pop(self._decide(len(waiting))) for _ in range(len(waiting))]
         batch[:] = first_to_last[::-1]
 
     def _decide(self, among: int) -> int:
@@ -43,21 +45,22 @@ class Decisions:
         return choice
 
 
-def depth_first(deviations: int | None = None) -> Iterator[Decisions]:
+def depth_first(deviations: int | None = None, after: tuple[int, ...] = ()) -> Iterator[Decisions]:
     """Every schedule of a program, the plain one first. Run the program under each before asking for the next.
 
     Args:
         deviations: how often a schedule may differ from running the oldest task first; None for any number.
+        after: only schedules that begin with these decisions.
     """
-    chosen: tuple[int, ...] | None = ()
+    chosen: tuple[int, ...] | None = after
     while chosen is not None:
         order = Decisions(chosen)
         yield order
-        chosen = _next(order.made, deviations)
+        chosen = _next(order.made, deviations, len(after))
 
 
-def _next(made: list[tuple[int, int]], deviations: int | None) -> tuple[int, ...] | None:
-    for position in reversed(range(len(made))):
+def _next(made: list[tuple[int, int]], deviations: int | None, fixed: int) -> tuple[int, ...] | None:
+    for position in reversed(range(fixed, len(made))):
         choice, among = made[position]
         before = tuple(decision for decision, _ in made[:position])
         if choice + 1 < among and (deviations is None or sum(map(bool, before)) < deviations):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from pathlib import Path
 from types import FrameType
@@ -16,6 +17,14 @@ _RUN_LOOP = "unrolled_run"
 """Whom every task is called by; beyond it is whoever started the run."""
 
 
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+
+
+def name_of(task: trio.lowlevel.Task) -> str:
+    """A task's name, the same in every run: trio names a callable object by its address."""
+    return _ADDRESS.sub("", task.name)
+
+
 def where_it_stands(task: trio.lowlevel.Task) -> str:
     """The innermost frame of a task that is not trio's and not the laboratory's own."""
     best: tuple[FrameType, int] | None = None
@@ -23,7 +32,7 @@ def where_it_stands(task: trio.lowlevel.Task) -> str:
     for frame, line in task.iter_await_frames() if task.coro.cr_frame is not None else ():
         if best is None or not _is_machinery(frame):
             best = frame, line
-    return f"the end of {task.name}" if best is None else _name(*best)
+    return f"the end of {name_of(task)}" if best is None else _name(*best)
 
 
 def where_called_from() -> str:
@@ -39,5 +48,9 @@ def _is_machinery(frame: FrameType) -> bool:
 
 
 def _name(frame: FrameType, line: int) -> str:
-    file = frame.f_code.co_filename.removeprefix(_HERE).rpartition("site-packages/")[2]
-    return f"{file}:{line} in {frame.f_code.co_qualname}"
+    return f"{place_in(frame.f_code.co_filename)}:{line} in {frame.f_code.co_qualname}"
+
+
+def place_in(file: str) -> str:
+    """A file as it is shown: relative to here, or to where packages are installed."""
+    return file.removeprefix(_HERE).rpartition("site-packages/")[2]

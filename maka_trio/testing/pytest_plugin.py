@@ -22,6 +22,7 @@ import pytest
 from maka_trio.testing.exploration import Exploration
 from maka_trio.testing.explorer import explore
 from maka_trio.testing.faults import fault_everywhere
+from maka_trio.testing.hash_seed import command_with
 from maka_trio.testing.replaying import replay
 from maka_trio.testing.trial import Trial
 
@@ -91,7 +92,8 @@ def _explore(item: pytest.Function, scenario: Scenario, settings: dict[str, Any]
 def _judge(exploration: Exploration, nodeid: str) -> None:
     smallest = exploration.smallest
     if smallest is not None:
-        pytest.fail(f"{exploration}\n  pytest '{nodeid}' --maka-replay '{smallest.token}'", pytrace=False)
+        again = command_with(exploration.hash_seed, ["pytest", nodeid, "--maka-replay", smallest.token])
+        pytest.fail(f"{exploration}\n  {again}", pytrace=False)
 
 
 def _replay(item: pytest.Function, scenario: Scenario, word: str) -> None:

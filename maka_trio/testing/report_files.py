@@ -13,6 +13,9 @@ from maka_trio.testing.timeline import Section, places_of
 VIOLATIONS = 1000
 """How many violations of a section are told one by one; all of them are counted."""
 
+_UNDISTURBED = "undisturbed"
+_NOT_REACHED = "not reached"
+
 
 def as_json(scenario: str, sections: Sequence[Section]) -> str:
     """One JSON document."""
@@ -28,6 +31,8 @@ def _section(section: Section) -> JSON:
         "traces": found.traces,
         "seconds": round(found.seconds, 3),
         "complete": found.complete,
+        "cuts": list(found.cuts),
+        "hash_seed": found.hash_seed,
         "violation_count": len(found.violations),
         "places": [{"place": place, "runs": runs, "broken": broken} for place, runs, broken in places_of(found)],
         "violations": [_violation(violation) for violation in found.violations[:VIOLATIONS]],
@@ -57,7 +62,7 @@ def as_junit(scenario: str, sections: Sequence[Section]) -> str:
 def _suite(root: ElementTree.Element, scenario: str, section: Section) -> None:
     found = section.exploration
     first = _first_at(found)
-    cases = ["undisturbed", *found.points]
+    cases = [_UNDISTURBED, *found.points, *first.keys() - {_UNDISTURBED, *found.points}]
     suite = ElementTree.SubElement(
         root, "testsuite", name=section.title, tests=str(len(cases)), failures=str(len(first)), errors="0"
     )
@@ -72,8 +77,14 @@ def _suite(root: ElementTree.Element, scenario: str, section: Section) -> None:
 def _first_at(exploration: Exploration) -> dict[str, TrialViolation]:
     first: dict[str, TrialViolation] = {}
     for violation in exploration.violations:
-        first.setdefault(violation.shot_at[-1] if violation.shot_at else "undisturbed", violation)
+        first.setdefault(_place(violation), violation)
     return first
+
+
+def _place(violation: TrialViolation) -> str:
+    if not violation.shots:
+        return _UNDISTURBED
+    return violation.shot_at[-1] if len(violation.shot_at) == len(violation.shots) else _NOT_REACHED
 
 
 def visible(text: str) -> str:

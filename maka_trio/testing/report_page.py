@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from maka_trio.testing.hash_seed import in_words
 from maka_trio.testing.report_files import visible
 from maka_trio.testing.stepper import Moment
 from maka_trio.testing.timeline import Row, Section, Timeline, places_of, timeline_of
@@ -61,7 +62,7 @@ def page(scenario: str, sections: Sequence[Section]) -> str:
 
 def _section(number: int, section: Section) -> str:
     found, timeline = section.exploration, timeline_of(section.exploration)
-    end = "" if found.complete else '<p class="broke">Stopped by its budget: not everything chosen was tried.</p>'
+    end = "".join(f'<p class="broke">Not everything chosen was tried: {_text(why)}.</p>' for why in found.cuts)
     return (
         f"<section><h2>{_text(section.title)}</h2>{_tiles(section)}{end}{_smallest(section)}"
         f"{_timeline(number, timeline)}{_places(section)}</section>\n"
@@ -87,6 +88,7 @@ def _smallest(section: Section) -> str:
     if smallest is None:
         return ""
     again = f"<p>To see it again:</p><pre>{_text(section.again)}</pre>" if section.again else ""
+    again += f'<p class="soft">{_text(in_words(section.exploration.hash_seed))}</p>'
     return f"<h3>The smallest failure</h3><pre>{_text(str(smallest))}</pre>{again}{_story(section.story)}"
 
 

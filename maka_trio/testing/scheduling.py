@@ -1,9 +1,15 @@
 """Runs an async function under a scheduler of our own: the one place that uses trio's private names.
 
 A run is a pure function of the program and the order that `Order` decides: batches of ready tasks are put in order
-by it alone, time is virtual and moves only when every task waits, ids and wall-clock times come from the seed.
+by it alone, time is virtual and moves only when every task waits, ids and chance come from the seed.
 Nothing here knows what the run is for. What waits for a thread, or for a socket of the operating system, is taken
 to wait for ever.
+
+Virtual are trio's clock and the functions of `time` that tell a time: all of them show the same seconds. Seeded are
+`random`, `secrets`, `os.urandom` and `uuid.uuid4`. Both holds for whoever looks the function up in its module while
+the run lasts (`time.monotonic()`, not a name imported before). Not replaced are `datetime.now`, which asks the
+operating system by itself, `uuid.uuid1`, `time.sleep`, the order of sets of text, which follows the process's
+PYTHONHASHSEED, and that of sets of objects, which follows their addresses.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import os
 import random
 import time
 import uuid
@@ -28,6 +35,7 @@ Task: TypeAlias = trio.lowlevel.Task
 
 _PRIVATE_NAMES = ("_ALLOW_DETERMINISTIC_SCHEDULING", "_r", "GLOBAL_RUN_CONTEXT")
 _TASK_NAMES = ("_counter", "_cancel_status", "_next_send")
+_RUNNER_NAMES = ("init_task", "main_task", "system_nursery", "entry_queue", "waiting_for_idle")
 _EPOCH = 1_700_000_000.0
 
 
@@ -43,6 +51,7 @@ def require_supported_trio() -> None:
     """Raise UnsupportedTrio if this trio cannot be scheduled; names what is missing."""
     missing = [name for name in _PRIVATE_NAMES if not hasattr(_run, name)]
     missing += [f"Task.{name}" for name in _TASK_NAMES if name not in dir(Task)]
+    missing += [f"Runner.{name}" for name in _RUNNER_NAMES if name not in dir(_run.Runner)]
     if missing:
         raise UnsupportedTrio(
             f"maka_trio.testing cannot schedule trio {trio.__version__}: it has no {', '.join(missing)}. "
@@ -72,6 +81,11 @@ class VirtualClock(trio.abc.Clock):
         self._now = 0.0
         self._on_stuck = on_stuck
         self._stop: HardStop | None = None
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the run began."""
+        return self._now
 
     def start_clock(self) -> None:
         """Called by trio."""
@@ -104,23 +118,51 @@ def _somebody_is_about_to_wake() -> bool:
     return bool(waiting_for_idle) or trio.lowlevel.current_statistics().run_sync_soon_queue_size > 0
 
 
-@contextmanager
-def _seeded_world(seed: int) -> Generator[None, None, None]:
-    """Ids, wall-clock times and `random` follow from the seed."""
-    ids = random.Random(seed)
-    ticks = 0
+_READING = 1_000
+"""Nanoseconds by which every reading of a clock is later than the one before: who waits by reading gets somewhere."""
 
-    def next_time_ns() -> int:
-        nonlocal ticks
-        ticks += 1
-        return int(_EPOCH * 1e9) + ticks * 1_000_000
 
-    replaced: Sequence[tuple[Any, str, Callable[[], object]]] = (
+class _Clocks:
+    """The functions of `time`, showing virtual time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._readings = 0
+
+    def monotonic_ns(self) -> int:
+        self._readings += 1
+        return int(self._clock.now * 1e9) + self._readings * _READING
+
+    def time_ns(self) -> int:
+        return int(_EPOCH * 1e9) + self.monotonic_ns()
+
+    def monotonic(self) -> float:
+        return self.monotonic_ns() / 1e9
+
+    def time(self) -> float:
+        return self.time_ns() / 1e9
+
+
+def _replacements(seed: int, clock: VirtualClock) -> list[tuple[Any, str, Callable[..., object]]]:
+    ids, clocks = random.Random(seed), _Clocks(clock)
+    return [
         (identity, "random_hex", lambda: f"{ids.getrandbits(128):032x}"),
         (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
-        (time, "time_ns", next_time_ns),
-        (time, "time", lambda: next_time_ns() / 1e9),
-    )
+        (os, "urandom", ids.randbytes),
+        (random, "_urandom", ids.randbytes),  # what `secrets` draws from
+        (time, "time_ns", clocks.time_ns),
+        (time, "time", clocks.time),
+        (time, "monotonic_ns", clocks.monotonic_ns),
+        (time, "monotonic", clocks.monotonic),
+        (time, "perf_counter_ns", clocks.monotonic_ns),
+        (time, "perf_counter", clocks.monotonic),
+    ]
+
+
+@contextmanager
+def _seeded_world(seed: int, clock: VirtualClock) -> Generator[None, None, None]:
+    """Ids and chance follow from the seed, and every clock shows virtual time."""
+    replaced = [entry for entry in _replacements(seed, clock) if hasattr(entry[0], entry[1])]
     originals = [getattr(module, name) for module, name, _ in replaced]
     state = random.getstate()
     for module, name, replacement in replaced:
@@ -178,7 +220,7 @@ def run_scheduled(
     """
     if trio.lowlevel.in_trio_run():
         raise InvalidInput("explored runs are started where no trio runs: in a plain function, not in an async one")
-    with _ordered_by(order), _seeded_world(seed), _no_collections():
+    with _ordered_by(order), _seeded_world(seed, clock), _no_collections():
         try:
             trio.run(main, clock=clock, instruments=[instrument])
         except (KeyboardInterrupt, SystemExit):
@@ -193,12 +235,19 @@ def run_scheduled(
 # --- looking at tasks ----------------------------------------------------------------------------------------
 
 
-def is_system_task(task: Task, main: Task) -> bool:
-    """Trio's own tasks, and those of `spawn_system_task`: they belong to nobody's scope."""
-    if task is main:
-        return False
+def has_nothing_to_do(task: Task) -> bool:
+    """Whether a task, about to run or to wait, is one of trio's own two and does nothing for the program.
+
+    One holds the run together. The other makes the callbacks of `run_sync_soon`, and takes part while it has any.
+    Tasks of `spawn_system_task` are the program's. Must be called in the run.
+    """
     nursery = task.parent_nursery
-    return nursery is None or nursery.parent_task.parent_nursery is None
+    if nursery is None:
+        return True
+    runner = _run.GLOBAL_RUN_CONTEXT.runner
+    if nursery.parent_task is not runner.init_task or task is runner.main_task or nursery is runner.system_nursery:
+        return False
+    return runner.entry_queue.size() == 0
 
 
 def cancelled_scope_reaching(task: Task) -> trio.CancelScope | None:

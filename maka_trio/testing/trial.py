@@ -6,6 +6,7 @@ right after some task's step, and a scenario that was cancelled after step n, fo
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
@@ -17,13 +18,23 @@ import trio
 
 from maka_trio.errors import InvalidInput
 from maka_trio.records import define, frozen
-from maka_trio.testing.places import where_called_from
+from maka_trio.testing.places import place_in, where_called_from
 
 How: TypeAlias = Literal["cancel", "deadline"]
 """The ways to cancel a target: by a call, or by letting its deadline pass."""
 
 Check: TypeAlias = Callable[[], Iterable[str] | str | bool | None]
-"""Says what is wrong: a sentence or several, or False. None and True are well."""
+"""Says what is wrong: a sentence or several, or False. None and True are well, and nothing else is an answer."""
+
+
+def check_name(check: object) -> str:
+    """A check's name; a lambda's with the line where it stands."""
+    name: str = getattr(check, "__qualname__", type(check).__qualname__)
+    code = getattr(check, "__code__", None)
+    if code is None or not name.endswith("<lambda>"):
+        return name
+    return f"{name} ({place_in(code.co_filename)}:{code.co_firstlineno})"
+
 
 Scenario: TypeAlias = "Callable[[Trial], Awaitable[None]]"
 """The program that is explored. It keeps no state of its own between runs."""
@@ -44,11 +55,19 @@ class Shot:
 
 @frozen
 class Point:
-    """A moment at which something could be cancelled: right after a step, or as a target is entered."""
+    """A moment at which something could be cancelled: right after a step, or as a target is entered.
+
+    Attributes:
+        step: the step.
+        targets: what could be cancelled, and how.
+        where: the place in words.
+        decided: how many decisions on the order of tasks had been made, if anything counted them.
+    """
 
     step: int
     targets: tuple[tuple[str, str], ...]
     where: str
+    decided: int = 0
 
 
 @define
@@ -168,7 +187,16 @@ class Trial:
             raise by_name[chosen]()
 
     def check(self, check: Check) -> Check:
-        """Call `check` after the run. What it returns or raises is a violation. Usable as a decorator."""
+        """Call `check` after the run. What it returns or raises is a violation. Usable as a decorator.
+
+        It is called when no trio runs any more, so it is a plain function. What has to be awaited is done in the
+        scenario, outside every target, which says what is wrong with `violation`.
+
+        Raises:
+            InvalidInput: it is async, or no function.
+        """
+        if not callable(check) or inspect.iscoroutinefunction(check) or inspect.isasyncgenfunction(check):
+            raise InvalidInput(f"the check {check_name(check)} is no plain function: it is called when no trio runs")
         self._state.checks.append(check)
         return check
 

@@ -5,6 +5,7 @@ The processes are forked, so that a scenario may be any function. Nothing here k
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import multiprocessing.connection
 import warnings
@@ -12,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
+from time import perf_counter
 from typing import TypeAlias, TypeVar
 
 from maka_trio.errors import InvalidInput
 from maka_trio.records import frozen
-from maka_trio.testing.exploration import Entry, Exploration, Ledger, Watch
+from maka_trio.testing.exploration import Exploration, Ledger, Runs, Watch
 
 T = TypeVar("T")
 
@@ -33,16 +35,21 @@ class Share:
         """Whether what every share has to do anyway is entered by this one."""
         return self.index == 0
 
+    def has(self, number: int) -> bool:
+        """Whether the item of this number is of this share."""
+        return number % self.of == self.index
+
     def mine(self, items: Sequence[T]) -> Sequence[T]:
         """The items of this share."""
         return items[self.index :: self.of]
 
 
-Runs: TypeAlias = Callable[[Share], Iterator[Entry]]
+Plan: TypeAlias = Callable[[Share, float], Runs]
+"""The runs of a share, and when they are to stop, by the real `perf_counter`."""
 
 
 def explore_shares(
-    runs: Runs, *, jobs: int = 1, budget: float | None = None, watch: Watch | None = None
+    plan: Plan, *, jobs: int = 1, budget: float | None = None, watch: Watch | None = None
 ) -> Exploration:
     """Make all runs, in so many processes.
 
@@ -51,11 +58,12 @@ def explore_shares(
     """
     if type(jobs) is not int or jobs < 1:
         raise InvalidInput(f"jobs={jobs!r} must be a positive integer")
+    ends = math.inf if budget is None else perf_counter() + budget
     if jobs == 1:
-        return Ledger(budget, watch).fill(runs(Share())).close()
+        return Ledger(ends, watch).fill(plan(Share(), ends)).close()
     total = Ledger(watch=watch)
     with ExitStack() as stack:
-        workers = [stack.enter_context(_Worker(runs, Share(index, jobs), budget)) for index in range(jobs)]
+        workers = [stack.enter_context(_Worker(plan, Share(index, jobs), ends)) for index in range(jobs)]
         for ledger in _results(workers, watch):
             total.add(ledger)
     return total.close()
@@ -64,10 +72,10 @@ def explore_shares(
 class _Worker:
     """A process with a share. It dies with the block."""
 
-    def __init__(self, runs: Runs, share: Share, budget: float | None) -> None:
+    def __init__(self, plan: Plan, share: Share, ends: float) -> None:
         self.answers, self._theirs = multiprocessing.Pipe(duplex=False)
         context = multiprocessing.get_context("fork")
-        self._process: ForkProcess = context.Process(target=_work, args=(self._theirs, runs, share, budget))
+        self._process: ForkProcess = context.Process(target=_work, args=(self._theirs, plan, share, ends))
         self.progress = (0, 0)
 
     def __enter__(self) -> _Worker:
@@ -99,9 +107,9 @@ class _Worker:
         return None
 
 
-def _work(answers: Connection, runs: Runs, share: Share, budget: float | None) -> None:
+def _work(answers: Connection, plan: Plan, share: Share, ends: float) -> None:
     try:
-        answers.send(Ledger(budget, lambda *progress: answers.send(progress)).fill(runs(share)))
+        answers.send(Ledger(ends, lambda *progress: answers.send(progress)).fill(plan(share, ends)))
     except Exception as error:
         answers.send(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:

@@ -90,10 +90,10 @@ class ModelSteps:
 
     def observe(self, fact: ModelObserved, undo: Undo) -> None:
         """Something arrived for an open request."""
+        if self.takes_text(fact):
+            return
         step = self._open_step(fact.step_id, fact.kind)
         event = fact.event
-        if type(event) is PartDelta and not event.provider_options:
-            return  # nearly all events are such; nothing depends on them
         self._note_remote_call(step, event, undo)
         if step.purpose is StepPurpose.SUMMARY and isinstance(event, (ToolCallReady, ProviderToolResult)):
             self._note_summary_tools(undo)
@@ -101,6 +101,11 @@ class ModelSteps:
         if barrier is not None and step.barrier is None:
             step.barrier = barrier
             undo.append(lambda: setattr(step, "barrier", None))
+
+    def takes_text(self, fact: ModelObserved) -> bool:
+        """Whether something is more text for an open request, on which nothing depends; nearly everything is."""
+        event = fact.event
+        return type(event) is PartDelta and not event.provider_options and fact.step_id in self.open
 
     def interrupt(self, fact: ModelInterrupted, undo: Undo) -> None:
         """A request ended without an accepted step."""

@@ -33,11 +33,13 @@ class ToolOperations:
 
     Attributes:
         calls: accepted calls that are neither dispatched nor rejected, by their operation id, in call order.
+        input_bytes: what the inputs of these calls have, as JSON.
         live: dispatched operations without settlement.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, AcceptedCall] = {}
+        self.input_bytes = 0
         self.live: dict[str, LiveOperation] = {}
         self._ended: dict[str, Refusal] = {}
         self._call_ids: dict[str, bool] = {}
@@ -47,10 +49,23 @@ class ToolOperations:
         """The local calls of a completed step may be dispatched or rejected from now on."""
         for call in fact.output.local_calls():
             self._accepted += 1
-            accepted = AcceptedCall(self._accepted, fact.step_id, call.id, call.name, canonical(call.input))
-            operation_id = accepted.operation_id
-            self.calls[operation_id] = accepted
-            undo.append(lambda key=operation_id: self.calls.pop(key))  # type: ignore[misc]  # bound for each call
+            self._expect(AcceptedCall(self._accepted, fact.step_id, call.id, call.name, canonical(call.input)), undo)
+
+    def _expect(self, accepted: AcceptedCall, undo: Undo) -> None:
+        operation_id = accepted.operation_id
+        before = self.calls.get(operation_id)  # two calls of one id are one operation
+        size = len(accepted.input) - (len(before.input) if before else 0)
+        self.calls[operation_id] = accepted
+        self.input_bytes += size
+
+        def back() -> None:
+            self.input_bytes -= size
+            if before is None:
+                del self.calls[operation_id]
+            else:
+                self.calls[operation_id] = before
+
+        undo.append(back)
 
     def dispatch(self, fact: ToolDispatched, *, executor_running: bool, undo: Undo) -> None:
         """T1."""
@@ -107,6 +122,7 @@ class ToolOperations:
         operation_id, call_id = fact.operation_id, fact.call.tool_call_id
         accepted = self.calls.pop(operation_id, None)
         if accepted is not None:
+            self.input_bytes -= len(accepted.input)
             undo.append(lambda: self._put_back(operation_id, accepted))
         if call_id not in self._call_ids:
             self._call_ids[call_id] = isinstance(fact.call.origin, Provider)
@@ -115,6 +131,7 @@ class ToolOperations:
     def _put_back(self, operation_id: str, accepted: AcceptedCall) -> None:
         calls = {**self.calls, operation_id: accepted}
         self.calls = dict(sorted(calls.items(), key=lambda item: item[1].number))
+        self.input_bytes += len(accepted.input)
 
     # --- who may be new -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 import attrs
 
+from maka_trio import limits
 from maka_trio.continuing import identity_objection
 from maka_trio.errors import CommitRejected
 from maka_trio.facts.bounds import excerpt
@@ -148,6 +149,30 @@ class InvocationState:
                 raise self._unsupported(fact.kind)
             case _:
                 assert_never(fact)
+
+    def takes_text(self, fact: ModelObserved) -> bool:
+        """Whether `advance` would admit `fact` and fold nothing of it in, as with nearly all streamed text."""
+        return self.outcome is None and self.opening is not None and self._steps.takes_text(fact)
+
+    def check_room(self, fact: Fact) -> None:
+        """Check that recovery can hold what is unresolved with `fact`, which was folded in last.
+
+        For new facts only: a log may hold more, from when there was no such rule.
+
+        Raises:
+            CommitRejected: it is more than `limits.RECOVERY_OPERATIONS`, or has more input than
+                `limits.RECOVERY_BYTES`.
+        """
+        if not isinstance(fact, (ModelRequested, ModelCompleted, ToolDispatched)):
+            return
+        unresolved, size = len(self.operations) + len(self.calls) + len(self.steps), self._tools.input_bytes
+        if unresolved > limits.RECOVERY_OPERATIONS or size > limits.RECOVERY_BYTES:
+            raise refused(
+                Refusal.TOO_MUCH_OPEN,
+                f"{fact.kind} leaves invocation {self._name} with {unresolved} requests, calls and operations "
+                f"unresolved and {size} bytes of input; the limits are {limits.RECOVERY_OPERATIONS} and "
+                f"{limits.RECOVERY_BYTES}",
+            )
 
     def residue(self) -> Residue | None:
         """What is unresolved now; None when nothing is, and the session may be continued."""

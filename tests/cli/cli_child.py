@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 import trio
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds a child may take: far more than it needs, on a machine that is busy with other things."""
 
 _LEFT_OUT = (

@@ -12,7 +12,7 @@ import pytest
 
 from maka_trio.cli import log
 from maka_trio.cli.main import main
-from tests.cli.cli_child import Here, Outcome, environment, maka
+from tests.cli.cli_child import PATIENCE, Here, Outcome, environment, maka
 
 COMMANDS = ("demo", "run", "log", "decode", "verify")
 
@@ -85,7 +85,7 @@ def test_help_into_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
         stdout=writer,
         stderr=subprocess.PIPE,
         env=environment(tmp_path),
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     os.close(writer)

@@ -20,7 +20,7 @@ from maka_trio.facts.outcome import Cancelled, Completed
 from maka_trio.facts.scope import Session
 from maka_trio.log.event_log import EventLog
 from maka_trio.testing import Gate, Headers, ScriptedProvider, Thinking
-from tests.cli.cli_child import Here, command, environment, running
+from tests.cli.cli_child import PATIENCE, Here, command, environment, running
 
 KEY = "sk-the-key-that-is-shown-to-nobody"
 PROTOCOLS = {
@@ -118,7 +118,7 @@ def _run_with_input(arguments: Sequence[object], home: Path, text: str) -> tuple
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stdout
 
@@ -203,7 +203,7 @@ async def test_ctrl_c_aborts_a_stream_and_the_end_is_durable(tmp_path: Path) -> 
             await child.answers("Hel")
             child.interrupt()
             assert await child.status() == 130
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE):
             await provider.requests[0].disconnected.wait()
     assert b"abort" in child.err
     assert b"Traceback" not in child.err
@@ -250,7 +250,7 @@ async def test_ctrl_c_before_any_answer_ends_at_once(tmp_path: Path) -> None:
     async with ScriptedProvider() as provider:
         provider.say(Headers(), Gate(), "never")
         async with running(asking(provider), home=tmp_path, env={"OPENAI_API_KEY": KEY}) as child:
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE):
                 await provider.wait_for_request()
             child.interrupt()
             assert await child.status() == 130
@@ -300,7 +300,7 @@ async def test_output_that_nobody_takes_does_not_hold_the_run_or_its_abort(tmp_p
         reader, writer = os.pipe()
         try:
             async with running(arguments, home=tmp_path, env={"OPENAI_API_KEY": KEY}, output=writer) as child:
-                with trio.fail_after(30):
+                with trio.fail_after(PATIENCE):
                     await provider.wait_for_request(2)
                 child.interrupt()
                 assert await child.status() == 130

@@ -1,8 +1,8 @@
-"""A process to be killed: runs an agent on a log and says on standard output what is durable, line by line."""
+"""A process to be killed: runs an agent on a log and says what is durable."""
 
 from __future__ import annotations
 
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,12 @@ from maka_trio import facts
 from maka_trio.testing import Gate
 from tests.engine.scene import registration, scene
 
+STUCK = (0, "stuck")
+"""Told once the call that never comes back is under way."""
 
-async def main(folder: Path) -> None:
-    """Two tool calls, the second of which never comes back, and a line for each durable event."""
+
+async def main(folder: Path, told: Connection) -> None:
+    """Two steps with two calls each, the third of which never comes back; each durable event is told of."""
     never = Gate()
 
     async def append(value: Any, call: Any) -> str:
@@ -30,12 +33,13 @@ async def main(folder: Path) -> None:
         running = await it.engine.start(it.input(tools=[registration("append", append)]))
         dispatched = 0
         async for stored in running.events():
-            print(stored.sequence, stored.event.id, flush=True)
+            told.send((stored.sequence, stored.event.id))
             dispatched += isinstance(stored.event.fact, facts.ToolDispatched)
             if dispatched == 3:
                 await never.reached()
-                print("stuck", flush=True)
+                told.send(STUCK)
 
 
-if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]))
+def live(folder: Path, told: Connection) -> None:
+    """Be the process."""
+    trio.run(main, folder, told)

@@ -44,6 +44,8 @@ class Death:
 def live(folder: Path, death: Death, told: Connection) -> None:
     """Be the process."""
     trio.run(_live, folder, death, told)
+    if death.how == "during":
+        signal.pause()  # the run was over before the kill came, which is on its way
 
 
 async def _live(folder: Path, death: Death, told: Connection) -> None:

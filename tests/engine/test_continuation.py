@@ -10,7 +10,15 @@ import pytest
 import trio
 
 from maka_trio import facts
-from maka_trio.errors import AdapterError, MakaError, ModelIncomplete, ModelTimedOut, ProviderFailure, RunCancelled
+from maka_trio.errors import (
+    AdapterError,
+    LogClosed,
+    MakaError,
+    ModelIncomplete,
+    ModelTimedOut,
+    ProviderFailure,
+    RunCancelled,
+)
 from maka_trio.facts import Lineage, RunBoundary, Session
 from maka_trio.facts.codec import encode_event
 from maka_trio.facts.message import MediaContent, TextContent, UserMessage
@@ -184,16 +192,14 @@ async def test_a_run_whose_process_died_goes_on_in_the_next(tmp_path: Path) -> N
         with trio.CancelScope() as world:
             running = await it.engine.start(it.input(tools=tools))
             await it.provider.wait_for_request(2)
-            commit_batch = it.log.commit_batch
 
-            async def dead(events: Any) -> list[int]:
+            async def dead(*args: Any) -> Any:
                 world.cancel()
-                raise MakaError("the process is gone")
+                raise LogClosed("the process is gone")
 
-            it.log.commit = it.log.commit_batch = dead  # type: ignore[method-assign, assignment]
+            it.log.commit = it.log.commit_batch = it.log.seal = dead  # type: ignore[method-assign]
             running.cancel()
             await running.wait()
-        it.log.commit_batch = commit_batch  # type: ignore[method-assign]
     async with scene(tmp_path) as it:
         source = await end_of(it, await last_run(it))
         ended = (await it.facts())[-1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,29 +14,23 @@ from maka_trio.laws import check
 from maka_trio.log import EventLog
 from maka_trio.models import ModelExecutor
 from maka_trio.testing import ScriptedProvider
+from tests.engine.crash_child import STUCK, live
 from tests.engine.scene import Scene, echo, registration
+from tests.forked import forked, said
 
 ROUNDS = 20
 
 
 def run_and_kill(folder: Path, after: int) -> dict[int, str]:
-    """Start the child, read `after` lines (fewer if it gets stuck first), kill it; return what it said was durable."""
+    """Let a child tell of `after` events (fewer if it gets stuck first), kill it; return what it said was durable."""
     acknowledged: dict[int, str] = {}
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.engine.crash_child", str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    ) as child:
-        assert child.stdout is not None
-        for line in child.stdout:
-            if line == "stuck\n":
+    with forked(live, folder) as (_, reading):
+        for told in said(reading):
+            if told == STUCK:
                 break
-            sequence, event_id = line.split()
-            acknowledged[int(sequence)] = event_id
+            acknowledged |= [told]
             if len(acknowledged) >= after:
                 break
-        child.kill()
     return acknowledged
 
 

@@ -6,11 +6,9 @@ next: it looks at the file as it was left, recovers it, and runs every session o
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import signal
 from collections import Counter
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import get_args
 
@@ -27,6 +25,7 @@ from maka_trio.models import ModelExecutor
 from maka_trio.testing import ScriptedProvider
 from tests.engine.kill_child import SESSIONS, Death, How, append_to, live, script_turns
 from tests.engine.scene import QUICK, Scene, registration
+from tests.forked import PATIENCE, forked, said
 
 COMMITS = 36
 """Commits around which a process is killed. Three turns of three steps make at least so many."""
@@ -34,9 +33,6 @@ COMMITS = 36
 ANYTIME = 100
 LONGEST_RUN = 250
 """Milliseconds, about, that the sessions are at work."""
-
-PATIENCE = 60.0
-"""Seconds after which a process that neither died nor ended is taken for one that hangs."""
 
 PARTS = 16
 
@@ -70,22 +66,13 @@ class Round:
 
     def killed(self) -> dict[int, str]:
         """Let a process live until it dies; return what it said was durable."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.engine.kill_child"])
-        reading, writing = context.Pipe(duplex=False)
-        process = context.Process(target=live, args=(self.folder, self.death, writing))
-        with reading:
-            process.start()
-            writing.close()
-            try:
-                told = read_all(reading)
-                process.join(PATIENCE)
-                expected = {-signal.SIGKILL, 0} if self.death.how == "anytime" else {-signal.SIGKILL}
-                assert process.exitcode in expected, f"{self.death} ended with {process.exitcode}"
-            finally:
-                process.kill()
-                process.join()
-                process.close()
+        told: dict[int, str] = {}
+        with forked(live, self.folder, self.death) as (process, reading):
+            for batch in said(reading):
+                told |= batch
+            process.join(PATIENCE)
+            expected = {-signal.SIGKILL, 0} if self.death.how == "anytime" else {-signal.SIGKILL}
+            assert process.exitcode in expected, f"{self.death} ended with {process.exitcode}"
         return told
 
     def verify(self) -> list[str]:
@@ -131,16 +118,6 @@ class Round:
                     with pytest.raises(ReconciliationRequired):
                         await it.engine.run(it.input(tools=tools, session=session))
                 nursery.start_soon(it.engine.run, it.input(tools=tools, session=session, allow_prior_unknown=True))
-
-
-def read_all(reading: Connection) -> dict[int, str]:
-    told: dict[int, str] = {}
-    while reading.poll(PATIENCE):
-        try:
-            told |= dict(reading.recv())
-        except (EOFError, OSError):
-            return told
-    raise AssertionError("the process neither died nor went on")
 
 
 def rounds(folder: Path, some: list[Death]) -> None:

@@ -162,18 +162,30 @@ async def test_what_waits_stays_within_one_append() -> None:
     assert [len(batch) for batch in sink.batches] == [half + 1, half, half + 1]
 
 
-async def test_a_refused_append_takes_what_waited_with_it_and_says_so() -> None:
-    """It is not written again, and the history is known to be wrong."""
+async def test_a_refused_append_does_not_take_what_waited_with_it() -> None:
+    """What was recorded before is written by itself, and the history stays right."""
     sink, history = QuickSink(), Seen()
     sink.failures[1] = CommitRejected("no")
     ledger = RunLedger(sink, RUN, history, patient=True)
     await ledger.record_soon(note("settled"))
-    assert not ledger.ahead
     with pytest.raises(CommitRejected):
         await ledger.record(note("requested"))
-    assert ledger.ahead
+    assert (ledger.ahead, history.texts) == (False, ["settled"])
     await ledger.record(note("ended"))
-    assert sink.batches == [["settled", "requested"], ["ended"]]
+    assert sink.batches == [["settled", "requested"], ["settled"], ["ended"]]
+
+
+@pytest.mark.parametrize("last", ["requested", None], ids=["with company", "alone"])
+async def test_what_waited_and_is_refused_itself_leaves_the_history_wrong(last: str | None) -> None:
+    """Which is known then. It is not written again."""
+    sink, history = QuickSink(), Seen()
+    sink.failures |= {1: CommitRejected("no"), 2: CommitRejected("no")}
+    ledger = RunLedger(sink, RUN, history, patient=True)
+    await ledger.record_soon(note("settled"))
+    with pytest.raises(CommitRejected):
+        await (ledger.flush() if last is None else ledger.record(note(last)))
+    assert ledger.ahead
+    assert len(sink.batches) == (1 if last is None else 2)
 
 
 async def test_a_refusal_of_what_waited_for_nobody_leaves_the_history_right() -> None:

@@ -1,7 +1,8 @@
 """Independent model streams: each makes progress, each closes its own connection, whatever the others do.
 
-The scenarios run over real loopback sockets, with the original's assertions and limits of time. A server here is a
-task that a test scripts; what it does not read or write is part of the scenario.
+The scenarios run over real loopback sockets, with the original's assertions and limits of time, which
+are measured by a clock that a busy machine does not hurry. A server here is a task that a test scripts; what it does
+not read or write is part of the scenario.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ AIMOCK = "1.43.0"
 LLMOCK = "0.2.2"
 
 INSTALL_SECONDS = 300.0
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+STARTS = 5
+STARTED = b"--- started ---\n"
 STOP_SECONDS = 10.0
 
 
@@ -99,15 +101,22 @@ class Server:
 def running(command: Sequence[str], log: Path, *, health: str) -> Iterator[Server]:
     """The server for the block. `{port}` in the command stands for its port; `health` is a path that answers."""
     server = Server(_free_port())
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [part.replace("{port}", str(server.port)) for part in command], stdout=output, stderr=subprocess.STDOUT
-        )
-        try:
-            _wait_until_up(server, health, process, log)
-            yield server
-        finally:
-            _stop(process)
+    process = _start(server, command, log)
+    try:
+        while not _is_up(server, health, process, log):
+            server = Server(_free_port())  # somebody else may have taken the one before
+            process = _start(server, command, log)
+        yield server
+    finally:
+        _stop(process)
+
+
+def _start(server: Server, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    arguments = [part.replace("{port}", str(server.port)) for part in command]
+    with log.open("ab") as output:
+        output.write(STARTED)
+        output.flush()
+        return subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT)
 
 
 def _free_port() -> int:
@@ -117,17 +126,21 @@ def _free_port() -> int:
         return port
 
 
-def _wait_until_up(server: Server, health: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _is_up(server: Server, health: str, process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until the server answers; false if it ended instead."""
     give_up = time.monotonic() + START_SECONDS
     while True:
-        assert process.poll() is None, f"the server ended at once:\n{log.read_text()[-2000:]}"
+        if process.poll() is not None:
+            said = log.read_bytes()
+            assert said.count(STARTED) < STARTS, f"the server ends at once:\n{said[-2000:].decode(errors='replace')}"
+            return False
         try:
             server.ask(health)
         except OSError:
             assert time.monotonic() < give_up, f"the server did not answer:\n{log.read_text()[-2000:]}"
             time.sleep(0.05)
         else:
-            return
+            return True
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

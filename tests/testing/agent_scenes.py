@@ -52,12 +52,12 @@ class Workshop:
     effects: Effects
     tools: ToolCatalog
 
-    def script_turns(self, count: int) -> None:
+    def script_turns(self, count: int, **settings: Any) -> None:
         """Each turn: three calls in one step, then an answer. More of them than are asked for do no harm."""
         calls = ((SLOW, {}), (FAILING, {}), (ABORTABLE, {}))
         for _ in range(count):
-            self.provider.call_tools(*calls, when=lambda request: turn_of(request) == 0)
-            self.provider.say("do", "ne", when=lambda request: turn_of(request) > 0)
+            self.provider.call_tools(*calls, when=lambda request: turn_of(request) == 0, **settings)
+            self.provider.say("do", "ne", when=lambda request: turn_of(request) > 0, **settings)
 
     def input(self, **settings: Any) -> RunInput:
         """A turn of the one session."""
@@ -68,7 +68,7 @@ class Workshop:
 
     async def goes_on(self, **settings: Any) -> None:
         """The next engine of the same log takes the session's next turn, and everything before it is lawful."""
-        self.provider.say("well", when=lambda request: b"last turn" in request.raw)
+        self.provider.say("well", chunk="packed", when=lambda request: b"last turn" in request.raw)
         work = MessageWork("last turn", **settings)
         async with Engine(self.log, self.models) as engine:
             await engine.run(RunInput(Invocation.new("session"), self.provider.config(), work))

@@ -16,6 +16,7 @@ import trio
 
 from maka_trio.testing import Trial
 from maka_trio.testing.checks import Effects, channels_closed
+from maka_trio.testing.trial import Scenario
 
 Planted = Callable[[Trial, bool], Awaitable[None]]
 
@@ -336,3 +337,12 @@ PLANTED: tuple[Planted, ...] = (
     lock_held_by_a_dead_task,
     checkpoint_between_check_and_act,
 )
+
+
+def scenario_of(program: Planted, planted: bool) -> Scenario:
+    """A program as a scenario, with its bug or without."""
+
+    async def scenario(trial: Trial) -> None:
+        await program(trial, planted)
+
+    return scenario

@@ -40,9 +40,28 @@ async def writes(trial, log):
         trial.world.opened = True
         await log.commit(RuntimeEvent.new(run, facts.InvocationEnded(facts.Completed())))
 
+async def reports_and_writes(trial, log):
+    trial.violation("seen before the kill")
+    await writes(trial, log)
+
+async def keeps_a_lambda(trial, log):
+    trial.world.note = lambda: None
+    await writes(trial, log)
+
 async def looks(trial, log):
     head = await log.head()
     trial.check(lambda: head.high_water != 1 or "one event is left")
+
+async def objects(trial, log):
+    trial.violation("always found")
+
+runs = []
+
+async def forgetful(trial):
+    runs.append(1)
+    with trial.cancellable():
+        for _ in range(5 if len(runs) == 1 else 1):
+            await trio.lowlevel.checkpoint()
 
 def plain(trial):
     pass
@@ -75,8 +94,8 @@ def test_what_breaks_ends_with_status_1_and_can_be_replayed(capsys: pytest.Captu
     out = capsys.readouterr().out
     assert "the item is nowhere" in out
     (again,) = [line.removeprefix("  again: ") for line in out.splitlines() if line.startswith("  again: ")]
-    name, *words = shlex.split(again)
-    assert name == "maka-trio"
+    words = shlex.split(again)
+    del words[: words.index("maka-trio") + 1]
     assert main(words) == 1
     told = capsys.readouterr().out
     assert "cancel of 'the getter'" in told
@@ -99,13 +118,59 @@ def test_faults_and_crashes_are_explored_where_they_are_asked_for(capsys: pytest
     out = capsys.readouterr().out
     assert "one event is left" in out
     (again,) = [line.removeprefix("  again: ") for line in out.splitlines() if line.startswith("  again: ")]
-    assert main(shlex.split(again)[1:]) == 1
+    words = shlex.split(again)
+    assert main(words[words.index("maka-trio") + 1 :]) == 1
 
 
 def test_real_kills_are_asked_for_in_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
     """A child of its own for each; the scenario's module is found there as here."""
     assert explore("explored_here:writes", "--kill", "--points", "1") == 0
     assert "Kills" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words", "replayed"),
+    [
+        ("reports_and_writes", "seen before the kill", "0"),
+        ("keeps_a_lambda", "trial.world.note does not pickle", "0/kill_before@1:commit"),
+    ],
+)
+def test_what_a_killed_process_broke_is_told_as_everything_else(
+    scenario: str, words: str, replayed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the table, in every report, with a replay that shows it again."""
+    files = ["--report", "r.html", "--json", "r.json", "--junit", "r.xml"]
+    assert explore(f"explored_here:{scenario}", "--kill", "--points", "1", *files) == 1
+    out = capsys.readouterr().out
+    assert f"✗ Kills, the smallest failure: {words}" in out
+    for report in ("r.html", "r.xml"):
+        assert words in (tmp_path / report).read_text()
+    found = json.loads((tmp_path / "r.json").read_text())["explorations"][-1]
+    assert found["title"] == "Kills"
+    killed = [violation for violation in found["violations"] if "kill_" in violation["replay"]]
+    assert words in killed[0]["words"]
+    assert killed[0]["places"] == ["invocation_opened"]
+    assert f"--replay {replayed}\n" in out
+    assert main(["explore", f"explored_here:{scenario}", "--replay", replayed]) == 1
+    assert f"✗ {words}" in capsys.readouterr().out
+
+
+def test_a_failure_that_does_not_come_again_is_told_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """A scenario that keeps state has no story to tell; what it broke is known without one."""
+    assert explore("explored_here:forgetful") == 1
+    out = capsys.readouterr().out
+    assert "✗ Cancels, the smallest failure" in out
+    assert "again: " in out
+
+
+def test_the_replay_of_an_undisturbed_run_asks_the_next_process_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the follow-up finds without any crash is found again by the command that is printed."""
+    assert explore("explored_here:writes", "--crash", "--then", "objects") == 1
+    out = capsys.readouterr().out
+    (again,) = [line for line in out.splitlines() if line.startswith("  again: ")]
+    assert again.endswith("--replay 0")
+    assert main(["explore", "explored_here:writes", "--then", "objects", "--replay", "0"]) == 1
+    assert "✗ always found" in capsys.readouterr().out
 
 
 def test_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +186,7 @@ def test_a_budget_ends_it_and_is_told(capsys: pytest.CaptureFixture[str]) -> Non
     """What was found so far is shown; that it is not everything, too."""
     assert explore("explored_here:holds", "--seeds", "1000000", "--budget", "0.2s", "--faults") == 0
     out = capsys.readouterr().out
-    assert "stopped by the budget" in out
+    assert "stopped by its budget" in out
     assert "Faults: no time left" in out
 
 

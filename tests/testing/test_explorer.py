@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
+import os
 import random
+import secrets
 import time
 import uuid
 from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 import trio
@@ -16,55 +18,7 @@ import trio
 from maka_trio.errors import InvalidInput
 from maka_trio.testing import Decisions, Shot, Trial, UnsupportedTrio, explore, run_trial
 from maka_trio.testing import scheduling as adapter
-from maka_trio.testing.trial import Scenario
-from tests.testing.planted import PLANTED, Planted, unshielded_settle, waits_for_the_dead
-
-SEEDS = 8
-
-
-def scenario_of(program: Planted, planted: bool) -> Scenario:
-    async def scenario(trial: Trial) -> None:
-        await program(trial, planted)
-
-    return scenario
-
-
-def marked_lines(program: Planted) -> set[int]:
-    """The lines of a planted program at which a cancel must break it."""
-    lines, first = inspect.getsourcelines(program)
-    return {first + number for number, line in enumerate(lines) if "# broken here" in line}
-
-
-def line_of(place: str) -> int:
-    return int(place.split(":")[1].split(" ")[0])
-
-
-@pytest.mark.parametrize("program", PLANTED, ids=lambda program: program.__name__)
-def test_the_right_form_survives_every_cancel(program: Planted) -> None:
-    """No violation in the program that does it right: the lab raises no false alarm."""
-    exploration = explore(scenario_of(program, planted=False), seeds=SEEDS)
-    exploration.raise_for_violations()
-    assert exploration.complete
-
-
-@pytest.mark.parametrize("program", PLANTED, ids=lambda program: program.__name__)
-def test_the_planted_bug_is_found(program: Planted) -> None:
-    """Every planted bug is reported, with a replay that shows it again."""
-    scenario = scenario_of(program, planted=True)
-    smallest = explore(scenario, seeds=SEEDS).smallest
-    assert smallest is not None
-    assert smallest.words in run_trial(scenario, seed=smallest.seed, shots=smallest.shots).violations
-
-
-@pytest.mark.parametrize(
-    "program", [program for program in PLANTED if marked_lines(program)], ids=lambda program: program.__name__
-)
-def test_the_planted_bug_is_found_at_exactly_its_lines(program: Planted) -> None:
-    """Every line that breaks is reported, and no line that does not."""
-    exploration = explore(scenario_of(program, planted=True), seeds=SEEDS)
-    # Cancelled on entry, a block breaks at its first checkpoint, which is a point of its own.
-    broken = {place for place in exploration.violating_points() if not place.endswith("on entry")}
-    assert {line_of(place) for place in broken} == marked_lines(program)
+from tests.testing.planted import scenario_of, unshielded_settle, waits_for_the_dead
 
 
 def test_the_smallest_violation_is_reported_first() -> None:
@@ -144,12 +98,6 @@ def test_a_race_is_found_by_schedules_and_its_replay_names_the_decisions() -> No
     assert "order=Decisions((0, 1))" in smallest.replay
     assert run_trial(scenario, order=Decisions((0, 1))).violations
     assert not run_trial(scenario, order=Decisions()).violations
-
-
-def test_every_planted_bug_is_found_by_schedules_too() -> None:
-    """Cancels at every point of every schedule, a few deviations deep."""
-    for program in PLANTED:
-        assert explore(scenario_of(program, planted=True), schedules=20, deviations=2).violations, program.__name__
 
 
 def test_every_step_is_a_point_and_the_entry_too() -> None:
@@ -356,6 +304,41 @@ def test_ids_times_and_chance_follow_from_the_seed() -> None:
     assert worlds[0][0] != worlds[2][0]
     assert abs(time.time() - time.time_ns() / 1e9) < 1
     assert uuid.uuid4() != uuid.uuid4()
+
+
+def test_every_clock_shows_virtual_time() -> None:
+    """A rate limiter on `time.monotonic` waits as long as it says, and in no time; every reading is a new one."""
+
+    async def scenario(trial: Trial) -> None:
+        clocks = (time.monotonic, time.perf_counter, time.time)
+        began = [clock() for clock in clocks]
+        began_ns = [time.monotonic_ns(), time.perf_counter_ns(), time.time_ns()]
+        while (wait := began[0] + 3600 - time.monotonic()) > 0:  # noqa: ASYNC110  # as such limiters are written
+            await trio.sleep(wait)
+        for clock, then in zip(clocks, began, strict=True):
+            assert 3600 <= clock() - then < 3600.01
+        assert time.monotonic_ns() - began_ns[0] >= 3600 * 10**9
+        assert trio.current_time() == pytest.approx(3600, abs=0.01)
+        readings = [time.monotonic_ns() for _ in range(10)]
+        assert readings == sorted(set(readings))
+
+    assert run_trial(scenario).violations == ()
+    assert abs(time.monotonic() - time.monotonic_ns() / 1e9) < 60
+
+
+def test_whatever_draws_chance_draws_it_from_the_seed() -> None:
+    """Under the name it was imported by, and through `secrets`."""
+    drawn = []
+
+    async def scenario(trial: Trial) -> None:
+        await trio.lowlevel.checkpoint()
+        drawn.append((uuid4(), secrets.token_hex(8), os.urandom(8), random.random()))
+
+    for seed in (1, 1, 2):
+        run_trial(scenario, seed=seed)
+    assert drawn[0] == drawn[1]
+    assert all(one != other for one, other in zip(drawn[0], drawn[2], strict=True))
+    assert os.urandom(16) != os.urandom(16)
 
 
 def test_checks_may_return_raise_or_say_no() -> None:

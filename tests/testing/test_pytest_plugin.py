@@ -72,16 +72,27 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.slow
+def test_processes_of_xdist_explore_as_one_does(suite: pytest.Pytester) -> None:
+    """The same tests pass and fail, with the same smallest violation."""
+    result = run(suite, "-n", "2")
+    result.assert_outcomes(passed=4, failed=4)
+    result.stdout.fnmatch_lines(
+        ["*the item is nowhere*", "*pytest test_suite.py::test_breaks --maka-replay 0/cancel@0:scope"]
+    )
+
+
 def run(suite: pytest.Pytester, *options: str) -> pytest.RunResult:
     return suite.runpytest_subprocess(*OPTIONS, *options)
 
 
-def test_a_marked_test_is_explored(suite: pytest.Pytester) -> None:
+def test_a_marked_test_is_explored(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """It passes if it holds at every point, and fails with the smallest violation and the way to see it again."""
+    monkeypatch.setenv("PYTHONHASHSEED", "7")  # which orders sets of text, so that another process has to have it too
     result = run(suite)
     result.assert_outcomes(passed=4, failed=4)
     result.stdout.fnmatch_lines(
-        ["*the item is nowhere*", "*pytest 'test_suite.py::test_breaks' --maka-replay '0/cancel@*"]
+        ["*the item is nowhere*", "*PYTHONHASHSEED=7 pytest test_suite.py::test_breaks --maka-replay 0/cancel@*"]
     )
     result.stdout.fnmatch_lines(["*explored test is async*"])
 
