@@ -63,6 +63,7 @@ async def open_cells(
     invocation: Invocation,
     tools: ToolCatalog,
     *,
+    log_name: str,
     output: Callable[[str], object] = lambda text: None,
 ) -> AsyncGenerator[CodeCells, None]:
     """The cells of a run, for as long as it takes steps. Leaving stops those that are left and waits for them.
@@ -73,6 +74,7 @@ async def open_cells(
         sink: where notifications go.
         invocation: the run.
         tools: all tools of the run.
+        log_name: the log that the run is in.
         output: told, in whichever thread, of each text that a program writes.
 
     Raises:
@@ -80,7 +82,7 @@ async def open_cells(
             raised in place of that cancellation.
     """
     async with owned_nursery() as nursery:
-        cells = CodeCells(executor, journal, sink, invocation, tools, nursery, output)
+        cells = CodeCells(executor, journal, sink, invocation, tools, nursery, log_name, output)
         try:
             yield cells
         finally:
@@ -104,13 +106,15 @@ class CodeCells:
         invocation: Invocation,
         tools: ToolCatalog,
         nursery: trio.Nursery,
+        log_name: str,
         output: Callable[[str], object],
     ) -> None:
         self._executor = executor
         self._output = output
         self._journal = journal
         self._nursery = nursery
-        self._around = Surroundings(journal, sink, invocation, tools.nested(), executor.store, self._write)
+        store, nested = executor.store, tools.nested()
+        self._around = Surroundings(journal, sink, invocation, nested, store, log_name, self._write)
         self._cells: dict[str, Cell] = {}
         self._fault: Exception | None = None
         direct = [tool for tool in tools if tool.nesting is ToolNesting.DIRECT_ONLY]

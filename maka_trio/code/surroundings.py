@@ -39,6 +39,7 @@ class Surroundings:
         invocation: the run.
         tools: what programs may call.
         store: what sessions keep.
+        log_name: the log that the session is in: sessions of others may be called the same.
         write: takes what a program writes; false when that is too much.
     """
 
@@ -47,8 +48,14 @@ class Surroundings:
     invocation: Invocation
     tools: ToolCatalog
     store: SessionStore
+    log_name: str
     write: Callable[[Cell, str], bool]
     turnstile: Turnstile = attrs.field(factory=Turnstile)
+
+    @property
+    def place(self) -> str:
+        """Where the session's values are in the store."""
+        return f"{self.log_name}\n{self.invocation.session_id}"
 
     def functions(self, cell: Cell) -> CellFunctions:
         """What the program of a cell may call, by the names it calls them."""
@@ -113,12 +120,12 @@ class _Helpers:
     async def store(self, name: JSON, value: JSON) -> None:
         """Keep a value for later programs of the session."""
         await trio.lowlevel.checkpoint()
-        self.shared.store.put(self.shared.invocation.session_id, name, value)  # type: ignore[arg-type] # it checks
+        self.shared.store.put(self.shared.place, name, value)  # type: ignore[arg-type] # it checks
 
     async def load(self, name: JSON, default: JSON = None) -> JSON:
         """What `store` kept under a name."""
         await trio.lowlevel.checkpoint()
-        return self.shared.store.get(self.shared.invocation.session_id, name, default)  # type: ignore[arg-type]
+        return self.shared.store.get(self.shared.place, name, default)  # type: ignore[arg-type]
 
     async def yield_control(self) -> None:
         """Let the model see what there is, and go on."""

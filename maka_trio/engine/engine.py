@@ -156,6 +156,7 @@ class Engine:
             SessionRetired: the session takes no more runs. Nothing was written.
             Busy: another run holds the session.
             ReconciliationRequired: the session's history may not be continued.
+            PrefixTooLarge: the session has outgrown what a run reads of it. Nothing was written.
             EngineClosed: the engine admits no more runs.
             CommitError, StoreError: the opening was not acknowledged.
         """

@@ -86,7 +86,9 @@ async def _run(
     journal = ToolJournal(ledger, ledger.invocation, shielded=True)
     error: BaseException | None = None
     try:
-        async with open_cells(code, journal, ledger, ledger.invocation, tools, output=output) as cells:
+        async with open_cells(
+            code, journal, ledger, ledger.invocation, tools, log_name=log.name, output=output
+        ) as cells:
             operation = Operation(new_id(), ToolCallIdentity(new_id(), Standalone()), EXEC, {"code": program})
             return _told(await journal.perform(operation, _standing_alone(cells, program)))
     except BaseException as caught:

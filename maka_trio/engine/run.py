@@ -208,7 +208,8 @@ class Run:
         from maka_trio.code.cells import open_cells
 
         invocation, tools = self._input.invocation, self._input.work.tools
-        async with open_cells(self._means.code, self._journal, self._ledger, invocation, tools) as cells:
+        code, name = self._means.code, self._means.log.name
+        async with open_cells(code, self._journal, self._ledger, invocation, tools, log_name=name) as cells:
             await self._take_steps(cells.catalog, cells)
 
     async def _take_steps(self, tools: ToolCatalog, cells: CodeCells | None = None) -> None:

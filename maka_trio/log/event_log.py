@@ -15,6 +15,7 @@ from maka_trio import limits
 from maka_trio.errors import InvalidInput, LogClosed, LogInUse, MakaError, StoreError
 from maka_trio.facts.bounds import check_identity, excerpt
 from maka_trio.facts.event import EventSink, EventWrite, RuntimeEvent, StoredEvent
+from maka_trio.facts.identity import new_id
 from maka_trio.facts.prefix import chain_text
 from maka_trio.facts.scope import Lineage, Root, Scope, Session
 from maka_trio.log import queries
@@ -46,11 +47,16 @@ class EventLog(Questions, EventSink):
     An append that was submitted is never taken back by a cancel: a cancel that comes before it is submitted prevents
     it, one that comes later is delivered at the caller's next checkpoint. Reads may be cancelled at any time. After
     `aclose` every call raises LogClosed.
+
+    Attributes:
+        path: its file; None of a log in memory.
+        name: one that no other log of the program has, and that the file has again when it is opened again.
     """
 
     def __init__(self, store: Store, *, inline: bool) -> None:
         """For `open` and `in_memory`."""
         self.path = store.path
+        self.name = str(store.path) if store.path is not None else f"{MEMORY} {new_id()}"
         self._store = store
         self._hub = Hub()
         self._root = store.root

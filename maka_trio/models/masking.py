@@ -6,7 +6,9 @@ Every error of an exchange passes through `Secrets.clean` before anyone sees it.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -34,12 +36,23 @@ class Secrets:
     def values(self) -> list[str]:
         """Everything that must not be shown."""
         named = (secret.value for secret in self._provider.secrets.values())
-        return [*self._credentials, *named, *_configured(self._provider)]
+        decoded = (word for value in self._credentials for word in _decoded(value))
+        return [*self._credentials, *decoded, *named, *_configured(self._provider)]
 
     def clean(self, error: MakaError) -> None:
         """Mask the error's text, in place, and cut its causes off, since they may quote anything."""
         scrub_error(error, self.values())
         error.__cause__ = error.__context__ = None
+
+
+def _decoded(value: str) -> Iterator[str]:
+    """What a server reads in a `Basic` header: `user:password`, and the password alone."""
+    scheme, _, word = value.partition(" ")
+    if scheme.lower() != "basic":
+        return
+    with suppress(ValueError):
+        pair = base64.b64decode(word).decode(errors="replace")
+        yield from (pair, pair.partition(":")[2])
 
 
 def _configured(provider: ProviderConfig) -> Iterator[str]:

@@ -7,6 +7,7 @@ wherever it stands: whole, its front where a text was cut, and in the spellings 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
@@ -58,16 +59,20 @@ def _mask(text: str, secret: str, spellings: list[str]) -> str:
     Spellings of one secret may begin alike, and secrets too: the one that goes on longest is the one that stands there.
     """
     front = secret if " " in secret else secret[:_SHORTEST_FRONT]
+    # Codes and types are shown in lower case. A short word in another case is more likely just a word.
+    places = re.compile(re.escape(front), re.IGNORECASE if len(front) >= _SHORTEST_FRONT else 0)
     pieces: list[str] = []
     at = 0
-    while (hit := text.find(front, at)) >= 0:
+    while found := places.search(text, at):
+        hit = found.start()
         pieces += (text[at:hit], MASK)
         at = hit + max(_common_length(text[hit : hit + len(other)], other) for other in spellings)
     return "".join((*pieces, text[at:])) if pieces else text
 
 
 def _common_length(shown: str, secret: str) -> int:
-    return next((n for n, (a, b) in enumerate(zip(shown, secret, strict=False)) if a != b), len(shown))
+    pairs = zip(shown.lower(), secret.lower(), strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), len(shown))
 
 
 def _spellings(secrets: Iterable[str]) -> list[str]:

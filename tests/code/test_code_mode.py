@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from maka_trio import facts
+from maka_trio.code.executor import CodeExecutor
 from maka_trio.errors import InvalidInput, RunCancelled
 from maka_trio.facts.opening import ToolMode
 from maka_trio.request import ProviderKind
@@ -244,6 +245,23 @@ async def test_a_session_keeps_values_from_one_program_and_turn_to_the_next(tmp_
         assert "keeps at most" in fourth["result"]["error"]["message"]
         assert (await it.results("exec", session="another"))[0]["result"]["value"] is None
         assert first["result"]["ok"] is True
+
+
+async def test_logs_that_share_an_executor_share_no_values(tmp_path: Path) -> None:
+    """Sessions of two logs may have the same name."""
+    executor = CodeExecutor()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    async with (
+        code_scene(tmp_path / "a", executor=executor) as one,
+        code_scene(tmp_path / "b", executor=executor) as other,
+    ):
+        for it, program in ((one, "store('k', 'one')"), (other, "load('k')"), (one, "load('k')")):
+            it.script(program)
+            it.provider.say("done")
+            await it.engine.run(it.input())
+        assert (await other.results("exec"))[0]["result"]["value"] is None
+        assert (await one.results("exec"))[1]["result"]["value"] == "one"
 
 
 async def test_exit_and_text(tmp_path: Path) -> None:

@@ -264,6 +264,27 @@ def test_a_secret_is_masked_to_its_end(secret: str) -> None:
         assert "front" not in str(error)
 
 
+@pytest.mark.parametrize("change", [str.lower, str.upper])
+def test_a_secret_is_masked_in_any_case(change: Callable[[str], str]) -> None:
+    """A provider that quotes a key where a code should be has it shown in lower case."""
+    secret = "sk-Proj-AbCdEfGh1234567890"
+    secrets = Secrets(provider("http://x/v1"))
+    secrets.add({"authorization": f"Bearer {secret}"})
+    error = AdapterError(f"the provider answered 401 ({change(secret)}): no")
+    secrets.clean(error)
+    assert str(error) == "the provider answered 401 ([secret]): no"
+
+
+@pytest.mark.parametrize("said", ["user:pass-Word-1234", "pass-Word-1234", "dXNlcjpwYXNzLVdvcmQtMTIzNA=="])
+def test_what_a_server_reads_in_a_basic_header_is_masked(said: str) -> None:
+    """It has the password itself, not only how it was sent."""
+    secrets = Secrets(provider("http://x/v1"))
+    secrets.add({"authorization": "Basic dXNlcjpwYXNzLVdvcmQtMTIzNA=="})
+    error = AdapterError(f"no such user: {said}.")
+    secrets.clean(error)
+    assert str(error) == "no such user: [secret]."
+
+
 def test_ordinary_words_are_not_masked() -> None:
     """Short values of headers and overlay are no secrets; masking them would spoil every message."""
     secrets = Secrets(provider("http://x/v1", headers={"x-mode": "fast"}, body_overlay={"effort": "low", "n": 1}))
