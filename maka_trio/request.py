@@ -96,7 +96,9 @@ def _base_url(instance: object, attribute: attrs.Attribute[str], value: str) -> 
     bounds.utf8_size(value, "base_url")
     try:
         parts = urlsplit(str(value))
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        host = parts.hostname or ""
+        host.encode("idna")  # as it will be for its look-up
+        usable = parts.scheme in ("http", "https") and host not in ("", "xn--") and parts.port != 0
     except ValueError:
         usable = False
     if not usable:

@@ -61,6 +61,9 @@ async def run_program(
         LogInUse: an engine uses the log.
         CommitError, StoreError, CleanupUnconfirmed: as in a run; its end says so, unless the log itself failed.
     """
+    for name, value, kind in (("log", log, EventLog), ("code", code, CodeExecutor), ("tools", tools, ToolCatalog)):
+        if not isinstance(value, kind):
+            raise InvalidInput(f"{name} must be {kind.__name__}, not {type(value).__name__}")
     code.require()
     size = utf8_size(program, "the program")
     if size > code.limits.source_bytes:

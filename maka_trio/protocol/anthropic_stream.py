@@ -163,11 +163,8 @@ class AnthropicDecoder(StreamDecoder):
             self._stated(Delta(stop_reason=reason))
 
     def _finish(self) -> None:
-        for block in tuple(self._blocks.values()):
-            if block.kind not in ("text", "thinking"):
-                raise AdapterError(f"the message stopped inside a {excerpt(block.kind)} block")
-            block.close()
-        self._blocks.clear()
+        for block in self._blocks.values():
+            raise AdapterError(f"the message stopped inside a {excerpt(block.kind)} block")
         reason = self._reason
         if reason is None:
             raise AdapterError("the message did not complete: stop_reason is None")

@@ -117,7 +117,9 @@ class ResponsesDecoder(StreamDecoder):
         elif "error" in (kind, event.name) or payload.error:
             raise self._error(parse_payload(_ANY, event.data, event.offset))
         elif kind in _ENDS:
-            response = payload.response or {}
+            response = payload.response
+            if response is None:
+                raise AdapterError(f"{excerpt(kind)} without response: {quoted(event.data)}")
             check_depth(response, event.data.decode(), "the response")
             self._end(response, *(_ENDS[word] for word in (kind, event.name) if word in _ENDS))
         else:

@@ -40,6 +40,14 @@ async def run(log: EventLog, program: str, tools: ToolCatalog = ECHO, session: s
     return await run_program(log, executor, program, tools, invocation=Invocation.new(session), **settings)
 
 
+async def test_a_program_by_itself_needs_a_catalog(tmp_path: Path) -> None:
+    """Nothing is written for what cannot run."""
+    async with EventLog.open(tmp_path / "log") as log:
+        with pytest.raises(InvalidInput, match="tools must be ToolCatalog"):
+            await run(log, "1", None)  # type: ignore[arg-type]
+        assert await facts_of(log) == []
+
+
 async def test_a_program_by_itself_has_the_journal_of_one_that_a_model_wrote(tmp_path: Path) -> None:
     """Opening, exec for itself, the cell, its calls, the end; all of it lawful."""
     written: list[str] = []

@@ -139,6 +139,19 @@ def test_no_secret_shows_in_the_error_about_it(make: Any) -> None:
 # --- what is refused --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("host", [".", "a..b", "x" * 64 + ".example", "xn--", "b\u00fccher..example"])
+def test_a_host_that_no_name_server_could_be_asked_for_is_refused(host: str) -> None:
+    """Here, and not by the first request."""
+    with pytest.raises(InvalidInput, match="base_url"):
+        config(base_url=f"https://{host}/v1")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost.", "127.0.0.1", "[::1]:8080", "b\u00fccher.example", "a-b:1"])
+def test_a_host_of_any_usual_form_is_taken(host: str) -> None:
+    """Addresses and names that are not ASCII too."""
+    assert config(base_url=f"http://{host}/v1").base_url == f"http://{host}/v1"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
