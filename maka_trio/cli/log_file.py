@@ -1,18 +1,20 @@
 """A log file read by somebody who does not own it: beside its owner, or without one, and leaving no trace.
 
 SQLite's read-only connections to a write-ahead log leave files beside it, and cannot read where they may not write.
-So a log that has no `-wal` file, and therefore no writer, is read as the immutable file it then is; whether it
-stayed one is checked after each page, which is read again if not.
+So a log that has no `-wal` file, and therefore no writer, is read as the immutable file it then is, and one that was
+left with such a file and has no owner is read in a copy; whether it stayed so is checked after each page, which is read
+again if not.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 from maka_trio.errors import LogCorrupt, LogUnsupported, StoreError
 from maka_trio.facts.event import StoredEvent
@@ -24,14 +26,13 @@ from maka_trio.log.lease import lock_path
 from maka_trio.log.queries import Head
 from maka_trio.log.reader import Reader
 from maka_trio.log.schema import open_immutable, open_reader, recognise
+from maka_trio.log.unowned import State, is_unowned, open_copy, state_of
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 4 * MIB
 """What is read in one short transaction: a reader must not keep the write-ahead log from being reset."""
 
 T = TypeVar("T")
-
-_State: TypeAlias = tuple[int, int, int]
 
 
 class LogFile:
@@ -53,6 +54,8 @@ class LogFile:
             raise LogUnsupported(f"{str(path)!r} is not a regular file")
         self.path = path.resolve()
         recognise(path, known=lock_path(self.path).exists())
+        self._copy: tuple[sqlite3.Connection, State] | None = None
+        self._drop_copy: Callable[[], object] = lambda: None
 
     def head(self, session_id: str | None = None) -> Head:
         """Where the log, or a session of it, ends now."""
@@ -88,7 +91,7 @@ class LogFile:
             result: T | None = None
             failure: StoreError | None = None
             try:
-                with translated(f"reading {str(self.path)!r}"), closing(self._connect(state)) as connection:
+                with translated(f"reading {str(self.path)!r}"), self._connected(state) as connection:
                     result = question(Reader(connection))
             except StoreError as error:
                 failure = error
@@ -98,17 +101,33 @@ class LogFile:
                 raise failure
             return cast(T, result)
 
-    def _connect(self, state: _State | None) -> sqlite3.Connection:
-        if state is None:
-            return open_reader(self.path)
-        return open_immutable(self.path)
+    @contextmanager
+    def _connected(self, state: State | None) -> Generator[sqlite3.Connection, None, None]:
+        if state is not None and _has_wal(self.path):
+            yield self._copied(state)
+            return
+        with closing(open_reader(self.path) if state is None else open_immutable(self.path)) as connection:
+            yield connection
 
-    def _unowned_state(self) -> _State | None:
-        """What tells a changed file from an unchanged one, or None for a file that is being written."""
-        if self.path.with_name(self.path.name + "-wal").exists():
+    def _copied(self, state: State) -> sqlite3.Connection:
+        """A connection to the copy that was made of the files in this state."""
+        if self._copy is None or self._copy[1] != state:
+            self._drop_copy()
+            self._copy = open_copy(self.path)
+            self._drop_copy = weakref.finalize(self, self._copy[0].close)
+        connection = self._copy[0]
+        connection.text_factory = str  # a question may have changed it
+        return connection
+
+    def _unowned_state(self) -> State | None:
+        """What tells changed files from unchanged ones, or None for a log that is being written."""
+        if _has_wal(self.path) and not is_unowned(self.path):
             return None
         try:
-            found = self.path.stat()
+            return state_of(self.path)
         except OSError as error:
             raise StoreError(f"cannot read {str(self.path)!r}: {error.strerror}") from error
-        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _has_wal(path: Path) -> bool:
+    return path.with_name(path.name + "-wal").exists()

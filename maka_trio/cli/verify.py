@@ -22,7 +22,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "verify",
         help="check that a log is lawful",
         description="Checks every law over the events of a log, its digest chain, the results and media stored beside "
-        "it, and the input digest of each request; goes on past what is damaged. "
+        "it, the tables and indexes that are made of its events, and the input digest of each request; goes on past "
+        "what is damaged. "
         "Exit status 1 if a law is broken. Reads only, also while a program owns the log.",
         allow_abbrev=False,
     )

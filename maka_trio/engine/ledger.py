@@ -113,7 +113,7 @@ class RunLedger:
             try:
                 await self._append(append)
             except (CommitRejected, InvalidInput):
-                await self._append_alone(held if events else [])
+                await self._append_alone(held if events else [])  # noqa: ASYNC120 - within the shield
                 self.ahead |= bool(held) and not events
                 raise
             except BaseException:

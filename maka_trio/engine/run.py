@@ -238,15 +238,16 @@ class Run:
         """Add what the user said meanwhile, where nothing of the run is in flight; programs may be."""
         if self._history.operations_in_flight:
             return
-        taken = self.steering.take()
-        if not taken:
-            return
-        durable = False
+        taken, most = self.steering.take(), limits.BATCH_EVENTS // 2
+        durable = 0
         try:
-            await self._ledger.commit_batch([message.write(self._input.invocation) for message in taken])
-            durable = True
+            for start in range(0, len(taken), most):
+                some = taken[start : start + most]
+                await self._ledger.commit_batch([message.write(self._input.invocation) for message in some])
+                durable += len(some)
         finally:
-            self.steering.settle(taken, durable=durable)
+            self.steering.settle(taken[:durable], durable=True)
+            self.steering.settle(taken[durable:], durable=False)
 
     async def _take_step(self, tools: ToolCatalog) -> AcceptedStep:
         return await take_step(self._ledger, self._means.models, await self._prepare(tools), self._means.retry)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.codec import canonical, digest, parse_json, structure, unstructure
+from maka_trio.facts.codec import canonical, digest, encode_event, parse_json, structure, unstructure
 from maka_trio.facts.event import Artifact, EventWrite, RuntimeEvent
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.outcome import ArtifactRef
@@ -22,6 +22,7 @@ from maka_trio.records import frozen
 
 FORMAT: Final = 1
 _BUNDLE: Final = "maka-trio log"
+_MAX_SEQUENCE: Final = 2**63 - 1
 
 
 @frozen
@@ -84,16 +85,19 @@ class Line:
         """
         _check_fields(value, {"sequence", "digest", "event"}, {"payload", "artifacts"})
         sequence, named = value["sequence"], value["digest"]
-        if type(sequence) is not int or not isinstance(named, str):
-            raise InvalidInput("sequence is a number and digest a text")
+        if type(sequence) is not int or not 0 < sequence <= _MAX_SEQUENCE or not isinstance(named, str):
+            raise InvalidInput("sequence is a number that a log can have, and digest a text")
         payload = value.get("payload")
         artifacts = value.get("artifacts", [])
         if not isinstance(artifacts, list):
             raise InvalidInput("artifacts is an array")
+        event = structure(value["event"], RuntimeEvent, what="event")
+        if encode_event(event) != canonical(value["event"]):
+            raise InvalidInput("its event is not spelled as it is exported")
         return cls(
             sequence,
             named,
-            structure(value["event"], RuntimeEvent, what="event"),
+            event,
             None if payload is None else _from_base64(payload),
             tuple(_artifact(one) for one in artifacts),
         )

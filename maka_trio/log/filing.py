@@ -9,23 +9,39 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from maka_trio.errors import CommitRejected
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import encode
-from maka_trio.facts.event import BodyDeleted, Fact, InvocationEnded, InvocationOpened, MessageSteered, ToolSettled
+from maka_trio.facts.event import (
+    BodyDeleted,
+    Fact,
+    InvocationEnded,
+    InvocationOpened,
+    MessageSteered,
+    ModelObserved,
+    ToolSettled,
+)
 from maka_trio.facts.identity import Invocation
+from maka_trio.facts.model import ProviderToolResult, ToolCallReady
 from maka_trio.facts.opening import request_fingerprint
 from maka_trio.facts.outcome import Succeeded
-from maka_trio.facts.streamed import StreamedText
 from maka_trio.laws import Violation
-from maka_trio.log.audit import Seen, SeenDamage, SeenObservation, sequence_of
-from maka_trio.log.filed import Expected, Place, Unknown, Words, rows_of, wrong_with_file, wrong_with_places
+from maka_trio.log.audit import (
+    Page,
+    SeenDamage,
+    SeenEvent,
+    SeenObservation,
+    SeenStub,
+    SeenTexts,
+    rows_of,
+    sequence_of,
+)
+from maka_trio.log.filed import Expected, Place, Unknown, Words, answer, wrong_with_file, wrong_with_places
 from maka_trio.log.prepared import message_media
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import Row, last_sequence
@@ -36,7 +52,11 @@ from maka_trio.log.stub import outcome_name
 from maka_trio.records import define
 from maka_trio.transitions import InvocationState, Residue
 
+_Row: TypeAlias = SeenObservation | SeenTexts | SeenEvent | SeenDamage | SeenStub
 _SESSION: Final = Row._fields.index("session")
+_UNRESOLVED: Final = (ToolCallReady, ProviderToolResult)
+"""What a step may observe that has to do with what its invocation leaves unresolved."""
+
 _EVENTS: Final = "SELECT events FROM heads WHERE session = ?"
 _MARKS: Final = "SELECT sequence FROM marks WHERE session = ?"
 _MESSAGES: Final = "SELECT count(*) FROM messages WHERE session = ?"
@@ -57,7 +77,7 @@ class _Run:
 class _Session:
     """What was seen of a session: how many events, at which of them it has marks, how many messages it names."""
 
-    name: str
+    name: str = ""
     events: int = 0
     messages: int = 0
     marks: array[int] = attrs.field(factory=lambda: array("q"))
@@ -83,40 +103,36 @@ class Filing:
 
     # --- what passes by -----------------------------------------------------------------------------------
 
-    def take(self, page: Sequence[Seen]) -> None:
+    def take(self, page: Page) -> None:
         """Take the next events, in whatever state they are."""
         self._begin, self._end = self._end, sequence_of(page[-1]) if page else self._end
         self._places, self._ends = [], []
-        self._count(page)
         for seen in page:
+            if not isinstance(seen, int):
+                self._count(seen)
+            if isinstance(seen, SeenTexts):
+                continue
             if isinstance(seen, SeenObservation):
-                if not isinstance(seen.observed, StreamedText):  # no rule depends on text
-                    self._advance(seen.values[1], seen.observed)
+                observed = seen.observed
+                if type(observed) is ModelObserved and type(observed.event) in _UNRESOLVED:
+                    self._advance(seen.values[1], observed)
             elif isinstance(seen, int) or seen.stored is None or seen.invocation is None:
                 self._doubt(seen)
             elif self._only in (None, seen.invocation.session_id):
                 self._file(seen.values, seen.invocation, seen.stored.event.fact)
 
-    def _count(self, page: Sequence[Seen]) -> None:
-        sessions = [None if isinstance(seen, int) else seen.values[_SESSION] for seen in page]
-        for row, more in Counter(sessions).items():
-            if row is None:
-                continue
-            session = self._sessions.get(row)
-            if session is None:
-                session = self._sessions[row] = _Session(self._name(page, row))
-            missing = MARK_EVERY - session.events % MARK_EVERY
-            if more >= missing:
-                at = [sequence_of(seen) for seen, of in zip(page, sessions, strict=True) if of == row]
-                session.marks.extend(at[missing - 1 :: MARK_EVERY])
-            session.events += more
-
-    @staticmethod
-    def _name(page: Sequence[Seen], row: Any) -> str:
-        for seen in page:
-            if not isinstance(seen, int) and seen.values[_SESSION] == row and seen.invocation is not None:
-                return seen.invocation.session_id
-        return ""
+    def _count(self, seen: _Row) -> None:
+        rows = rows_of(seen)
+        session = self._sessions.get(rows[0][_SESSION])
+        if session is None:
+            session = self._sessions[rows[0][_SESSION]] = _Session()
+        if not session.name and seen.invocation is not None:
+            session.name = seen.invocation.session_id
+        number = MARK_EVERY - session.events % MARK_EVERY
+        while number <= len(rows):
+            session.marks.append(rows[number - 1][0])
+            number += MARK_EVERY
+        session.events += len(rows)
 
     def _doubt(self, seen: int | SeenDamage) -> None:
         """An event cannot be read, as is said already: nothing is recomputed from what is not known."""
@@ -185,7 +201,8 @@ class Filing:
         only = None
         if self._only is not None:
             only = next((row for row, session in self._sessions.items() if session.name == self._only), -1)
-        words = wrong_with_places(reader.connection, (self._begin, self._end), only, self._places, self._ends)
+        begin = self._end if self._gaps else self._begin  # the indexes of what cannot be read are nothing to look at
+        words = wrong_with_places(reader.connection, (begin, self._end), only, self._places, self._ends)
         return _violations(words)
 
     def wrong_at_end(self, reader: Reader) -> list[Violation]:
@@ -193,6 +210,8 @@ class Filing:
         connection = reader.connection
         still_open = [_expected(row, run, None, None) for row, run in self._runs.items()]
         words: list[Words] = []
+        if self._gaps:  # much will be missing, and why is said already
+            return []
         with at_one_moment(connection):
             if last_sequence(connection) != self._end:
                 return []
@@ -200,12 +219,12 @@ class Filing:
             if self._sure:
                 words += self._wrong_sessions(connection)
             if self._only is None:
-                words += wrong_with_file(connection, events=not self._gaps)
+                words += wrong_with_file(connection)
         return _violations(words)
 
     def _wrong_sessions(self, connection: sqlite3.Connection) -> list[Words]:
         words: list[Words] = []
-        deleted = {row for (row,) in rows_of(connection, "table deletions", "SELECT session FROM deletions", (), words)}
+        deleted = {row for (row,) in answer(connection, "table deletions", "SELECT session FROM deletions", (), words)}
         for row, session in self._sessions.items():
             if self._only in (None, session.name):
                 words += _wrong_session(connection, row, session, deleted=row in deleted)
@@ -214,14 +233,14 @@ class Filing:
 
 def _wrong_session(connection: sqlite3.Connection, row: int, session: _Session, *, deleted: bool) -> Iterator[Words]:
     where, told = f"session {excerpt(session.name)}", list[Words]()
-    for (events,) in _or_none(rows_of(connection, "table heads", _EVENTS, (row,), told)):
+    for (events,) in _or_none(answer(connection, "table heads", _EVENTS, (row,), told)):
         if events != session.events:
             yield None, f"table heads has {excerpt(events)} events of {where}, and the log {session.events}"
-    marks = {mark for (mark,) in rows_of(connection, "table marks", _MARKS, (row,), told)}
+    marks = {mark for (mark,) in answer(connection, "table marks", _MARKS, (row,), told)}
     for mark in sorted(marks ^ set(session.marks), key=str)[:1]:
         at = mark if isinstance(mark, int) else None
         yield at, f"table marks has {'made up' if mark in marks else 'lost'} mark {excerpt(mark)} of {where}"
-    for (count,) in rows_of(connection, "table messages", _MESSAGES, (row,), told):
+    for (count,) in answer(connection, "table messages", _MESSAGES, (row,), told):
         if count != session.messages and not deleted:
             yield None, f"table messages has {count} messages of {where}, and its events {session.messages}"
     yield from told

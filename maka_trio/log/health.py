@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from maka_trio.errors import StoreError
+from maka_trio.errors import LogCorrupt, LogTooNew, LogUnsupported, StoreError
 from maka_trio.facts.scope import Root
 from maka_trio.limits import MIB
 from maka_trio.log import deletion, queries, schema
@@ -27,6 +27,7 @@ from maka_trio.log.faults import translated
 from maka_trio.log.lease import lock_path
 from maka_trio.log.mark import read_mark
 from maka_trio.log.reader import Reader
+from maka_trio.log.unowned import is_unowned, open_copy
 from maka_trio.records import frozen
 
 _SYNCS: Final = 32
@@ -208,7 +209,7 @@ def _log(path: Path) -> Iterator[Finding]:
         schema.recognise(path, known=lock_path(path).exists())
         version, end, unfinished = _look_into(path)
     except StoreError as error:
-        yield Finding("log", Verdict.BAD, str(error), "restore a backup; maka-trio verify says what can still be read")
+        yield Finding("log", Verdict.BAD, str(error), _advice(error))
         return
     words = f"format {version}, {path.stat().st_size // 1024} KiB, ends at event {end}"
     if end < acknowledged:
@@ -228,6 +229,20 @@ def _log(path: Path) -> Iterator[Finding]:
         yield Finding("deletion", Verdict.NOTE, words, "if nobody has the log open, open it: that finishes it")
 
 
+def _advice(error: StoreError) -> str:
+    match error:
+        case LogCorrupt():
+            return "restore a backup; maka-trio verify says what can still be read"
+        case LogTooNew():
+            return "use the version that wrote it, or a newer one"
+        case LogUnsupported():
+            return "name another file"
+        case _:
+            return (
+                "see to what keeps it from being read, or copy it elsewhere with all its files; it need not be damaged"
+            )
+
+
 def _wal(wal: Path, owner: int | None) -> Finding:
     size = wal.stat().st_size
     words = f"the write-ahead log has {size // 1024} KiB"
@@ -242,10 +257,12 @@ def _wal(wal: Path, owner: int | None) -> Finding:
 
 def _look_into(path: Path) -> tuple[int, int, int]:
     """The format of a log, where it ends, and how many deletions are not finished."""
-    if path.with_name(path.name + "-wal").exists():
-        connection = schema.open_reader(path)
-    else:
+    if not path.with_name(path.name + "-wal").exists():
         connection = schema.open_immutable(path)
+    elif is_unowned(path):
+        connection, _ = open_copy(path)
+    else:
+        connection = schema.open_reader(path)
     with translated("reading the log"), closing(connection):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         end = queries.head(Reader(connection), Root()).high_water

@@ -221,7 +221,9 @@ def tool_result(reader: Reader, session_id: str, event_id: str) -> JSON:
             raise ResultUnavailable(f"event {name} is no succeeded settlement")
         payload = connection.execute("SELECT data FROM payloads WHERE sequence = ?", (row.sequence,)).fetchone()
     raw = fact.outcome.raw
-    if payload is None or len(payload[0]) != raw.bytes or digest(payload[0]) != raw.digest:
+    if payload is None or not isinstance(payload[0], bytes) or len(payload[0]) != raw.bytes:
+        raise ResultUnavailable(f"the raw result of event {name} is missing or damaged")
+    if digest(payload[0]) != raw.digest:
         raise ResultUnavailable(f"the raw result of event {name} is missing or damaged")
     try:
         return parse_json(payload[0], what="the raw result")
@@ -242,7 +244,7 @@ def artifact(reader: Reader, session_id: str, artifact_id: str) -> Artifact:
     if found is None:
         raise ResultUnavailable(f"session {excerpt(session_id)} has no artifact {name}")
     media_type, named, data = found
-    if digest(data) != named:
+    if not isinstance(data, bytes) or digest(data) != named:
         raise ResultUnavailable(f"artifact {name} is damaged")
     return Artifact(ArtifactRef(artifact_id, media_type, len(data), named), data)
 

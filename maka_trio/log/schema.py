@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 from maka_trio import limits
 from maka_trio.errors import LogCorrupt, LogTooNew, LogUnsupported, StoreError
+from maka_trio.log.connection import LogConnection
 from maka_trio.log.faults import os_error, translated
 from maka_trio.log.migrations import MIGRATIONS, migrate, stand_in
 
@@ -188,7 +189,7 @@ def open_immutable(path: Path) -> sqlite3.Connection:
         StoreError: see `migrations.stand_in`.
     """
     address = f"file:{quote(str(path))}?mode=ro&immutable=1"
-    return _read_as_current(sqlite3.connect(address, uri=True, isolation_level=None), path)
+    return _read_as_current(sqlite3.connect(address, uri=True, isolation_level=None, factory=LogConnection), path)
 
 
 def _read_as_current(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
@@ -211,6 +212,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         check_same_thread=False,  # a connection moves between threads, one at a time
         timeout=limits.BUSY_SECONDS,
         cached_statements=256,
+        factory=LogConnection,
     )
 
 

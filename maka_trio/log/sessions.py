@@ -14,11 +14,13 @@ from typing import Final, TypeAlias
 import attrs
 
 from maka_trio.errors import CommitRejected, LogCorrupt
-from maka_trio.facts.event import Fact, InvocationOpened, MessageSteered
+from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.event import Fact, InvocationEnded, InvocationOpened, MessageSteered
 from maka_trio.facts.identity import Invocation
 from maka_trio.facts.opening import ContinuationOpening, MessageOpening
 from maka_trio.facts.prefix import chain_start
 from maka_trio.facts.scope import Lineage, Session
+from maka_trio.log.faults import translated
 from maka_trio.log.lineage import lineage_end
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import (
@@ -120,7 +122,8 @@ class SessionBook:
         """Where a session stands; None when the log has nothing of it."""
         known = self.met.get(session_id)
         if known is None:
-            known = load_session(self._connection, self._identities, session_id)
+            with translated(f"reading session {excerpt(session_id)}"):
+                known = load_session(self._connection, self._identities, session_id)
             if known is not None:
                 self.met[session_id] = known
                 if known.open is None:
@@ -173,7 +176,19 @@ def load_session(connection: sqlite3.Connection, identities: Identities, session
         session.open = OpenInvocation(row, encoded, state, _observed(connection, head, facts, state))
         if isinstance(state.opening, ContinuationOpening):
             _, session.lineage = lineage_end(Reader(connection), Lineage(session_id, identity.run_id))
+    _check_open(connection, session)
     return session
+
+
+def _check_open(connection: sqlite3.Connection, session: SessionState) -> None:
+    """A session has an open invocation exactly where its last fact is no end: forgetting one would run it again."""
+    last = row_at(connection, session.head_fact)
+    if last is None or (last.kind == InvocationEnded.kind) is not (session.open is None):
+        raise LogCorrupt(
+            f"the log lists session {excerpt(session.session_id)} as {'idle' if session.open is None else 'running'}, "
+            f"and its last fact, event {session.head_fact}, says otherwise",
+            sequence=session.head_fact,
+        )
 
 
 def _load_state(

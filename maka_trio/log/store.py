@@ -325,8 +325,10 @@ class Store:
         What is left then, or fails now, is left as it is and told to who asks again.
         """
         left = limits.DELETION_STEPS_AT_OPENING
+        with translated("listing deletions"):
+            unfinished = deletion.unfinished(self.connection)
         with contextlib.suppress(MakaError):
-            for session in deletion.unfinished(self.connection):
+            for session in unfinished:
                 while self._delete_some(session):
                     left -= 1
                     if not left:

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from maka_trio import limits
-from maka_trio.errors import CommitError, InvalidInput
+from maka_trio.errors import CommitError, InvalidInput, LogCorrupt
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.codec import encode_event
 from maka_trio.facts.event import Artifact, ModelObserved, RuntimeEvent, StoredEvent
@@ -85,10 +85,14 @@ class Export:
         self.damaged += [(one.sequence or 0, one.words) for one in self.verification.ends()]
 
     def _line(self, found: Found, event: RuntimeEvent) -> Line:
-        digest = chain_text(found.session_digest)
+        digest = chain_text(found.session_digest) if isinstance(found.session_digest, bytes) else ""
         if isinstance(event.fact, ModelObserved):  # most events, and nothing lies beside them
             return Line(found.sequence, digest, event, None, ())
-        payload, artifacts = self._ask(lambda reader: _beside(reader, found))
+        try:
+            payload, artifacts = self._ask(lambda reader: _beside(reader, found))
+        except (LogCorrupt, InvalidInput) as error:
+            self.damaged.append((found.sequence, str(error)))
+            payload, artifacts = None, ()
         return Line(found.sequence, digest, event, payload, artifacts)
 
     def _count(self, line: Line) -> None:
@@ -109,7 +113,10 @@ def _beside(reader: Reader, found: Found) -> tuple[bytes | None, tuple[Artifact,
             "ORDER BY rowid",
             beside,
         ).fetchall()
-    return payload[0] if payload else None, tuple(Artifact(ArtifactRef(*row[:4]), row[4]) for row in artifacts)
+        if payload is not None and not isinstance(payload[0], bytes):
+            raise LogCorrupt(f"the raw result of event {found.sequence} is damaged", sequence=found.sequence)
+        made = tuple(Artifact(ArtifactRef(*row[:4]), bytes(memoryview(row[4]))) for row in artifacts)
+    return payload[0] if payload else None, made
 
 
 def _check_kept(connection: sqlite3.Connection, session_id: str | None) -> None:

@@ -32,6 +32,10 @@ _EVIDENCE = 9
 """The law that speaks of digests and evidence."""
 
 
+def _place(violation: Violation) -> tuple[bool, int]:
+    return violation.sequence is None, violation.sequence or 0
+
+
 class Ask(Protocol):
     """Answers a question from one snapshot of the log."""
 
@@ -88,7 +92,7 @@ class Verification:
             if page:
                 self.looked_at = sequence_of(page[-1])
                 if misfiled := self._filed(page):
-                    broken = sorted((*broken, *misfiled), key=lambda one: one.sequence or 0)
+                    broken = sorted((*broken, *misfiled), key=_place)
             yield broken
 
     def found(self) -> Iterator[Found]:
@@ -104,7 +108,7 @@ class Verification:
 
     def _filed(self, page: Page) -> list[Violation]:
         """What the file says otherwise of these events than they say themselves."""
-        self._filing.take(list(each_of(page)))
+        self._filing.take(page)
         return self._ask(self._filing.wrong)
 
     def _seen(self, look: Callable[[Reader, int, int], tuple[Page, int]]) -> Iterator[Page]:

@@ -5,12 +5,15 @@ What happens at a commit (a crash, a fault) is somebody else's; here is only whe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from maka_trio.facts.event import EventWrite, RuntimeEvent
+from maka_trio.facts.scope import Session
 from maka_trio.log.event_log import EventLog
 from maka_trio.records import frozen
+from maka_trio.recovery import End, host_stopped
 
 Write: TypeAlias = RuntimeEvent | EventWrite
 Perform: TypeAlias = Callable[[], Awaitable[list[int]]]
@@ -44,6 +47,10 @@ def _kinds(writes: Sequence[Write]) -> str:
     return ", ".join(name for position, name in enumerate(names) if names[position - 1 : position] != [name])
 
 
+def _event(write: Write) -> RuntimeEvent:
+    return write.event if isinstance(write, EventWrite) else write
+
+
 def _kind(write: object) -> str:
     match write:
         case EventWrite():
@@ -58,17 +65,21 @@ class CommitPoints:
     """Watches the commits of one log, for as long as the log is used.
 
     Args:
-        log: its `commit` and `commit_batch` are replaced on this one object; everything else is as it was.
-        at_commit: does what is to be done in place of a commit, usually the commit.
+        log: its `commit`, `commit_batch` and `seal` are replaced on this one object; everything else is as it was.
+        at_commit: does what is to be done in place of a commit, usually the commit. What `seal` writes is no such
+            point, and is known as durable.
     """
 
     def __init__(self, log: EventLog, at_commit: AtCommit) -> None:
         self._at_commit = at_commit
+        self._log = log
         self._commit_batch = log.commit_batch
+        self._seal = log.seal
         self._commits: list[Committed] = []
         self._asked = 0
         log.commit = self._one  # type: ignore[method-assign]
         log.commit_batch = self._many  # type: ignore[method-assign]
+        log.seal = self._sealed  # type: ignore[method-assign]
 
     @property
     def commits(self) -> tuple[Committed, ...]:
@@ -79,6 +90,15 @@ class CommitPoints:
         """What is in the log, in its order: those who wait for commits are not woken in it."""
         durable = sorted((commit for commit in self._commits if commit.durable), key=lambda commit: commit.sequence)
         return [write for commit in durable for write in commit.writes]
+
+    async def _sealed(self, session_id: str, end: End = host_stopped) -> bool:
+        if not await self._seal(session_id, end):
+            return False
+        known = {_event(write).id for write in self.durable_writes()}
+        for stored in (await self._log.prefix(sys.maxsize, sys.maxsize, Session(session_id))).events:
+            if stored.event.id not in known:
+                self._commits.append(Committed((stored.event,), durable=True, sequence=stored.sequence))
+        return True
 
     async def _one(self, event: Write) -> int:
         (sequence,) = await self._many([event])

@@ -71,9 +71,10 @@ def disturb_everywhere(
     """
     require_supported_trio()
     check_points(points)
+    which = chosen_seeds(seeds)
 
     def runs(share: Share, ends: float) -> Runs:
-        for seed in chosen_seeds(seeds):
+        for seed in which:
             calm = trials.run(seed, None, ends)
             if share.first or calm.unfinished:
                 yield trials.entry(seed, None, calm)

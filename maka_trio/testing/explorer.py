@@ -7,10 +7,11 @@ schedules there are, in `schedules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from maka_trio.errors import InvalidInput
+from maka_trio.facts.bounds import excerpt
 from maka_trio.testing.exploration import Cut, Entry, Exploration, Runs, Watch, cut_run, entry
 from maka_trio.testing.plan import Plan, Run
 from maka_trio.testing.replay import Replay
@@ -79,11 +80,12 @@ def explore(
     """
     require_supported_trio()
     check_points(points)
+    which = chosen_seeds(seeds)
     counts = _counter(tasks)
 
     def runs(share: Share, ends: float) -> Runs:
         plan = Plan(scenario, points, frozenset[str](how), pairs, counts, max_steps, share, ends)
-        return map(_entry, Schedules(plan, schedules, deviations).runs() if schedules else _seeded(plan, seeds))
+        return map(_entry, Schedules(plan, schedules, deviations).runs() if schedules else _seeded(plan, which))
 
     return explore_shares(runs, jobs=jobs, budget=budget, watch=watch)
 
@@ -94,9 +96,17 @@ def check_points(points: Literal["all"] | int) -> None:
         raise InvalidInput(f"points={points!r} must be 'all' or a positive integer")
 
 
-def chosen_seeds(seeds: int | Iterable[int]) -> Iterable[int]:
-    """A number of seeds, or which."""
-    return range(seeds) if isinstance(seeds, int) else seeds
+def chosen_seeds(seeds: int | Iterable[int]) -> Sequence[int]:
+    """A number of seeds, or which.
+
+    Raises:
+        InvalidInput: none at all would prove nothing.
+    """
+    chosen = range(seeds) if isinstance(seeds, int) else seeds
+    which = list(chosen) if isinstance(chosen, Iterable) else []
+    if not which or not all(type(seed) is int for seed in which):
+        raise InvalidInput(f"seeds={excerpt(seeds)} must be a positive number of seeds, or which")
+    return which
 
 
 def _counter(tasks: Tasks) -> CountsTask:
@@ -108,8 +118,8 @@ def _counter(tasks: Tasks) -> CountsTask:
     return lambda task: f".{task.name}".endswith(endings)
 
 
-def _seeded(plan: Plan, seeds: int | Iterable[int]) -> Iterator[Run]:
-    for seed in chosen_seeds(seeds):
+def _seeded(plan: Plan, seeds: Sequence[int]) -> Iterator[Run]:
+    for seed in seeds:
         yield from _of_one_seed(plan, seed)
 
 

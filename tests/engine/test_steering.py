@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from maka_trio import facts
+from maka_trio import facts, limits
 from maka_trio.errors import InvalidInput, RunCancelled, RunError
 from maka_trio.testing import Gate
 from tests.engine.scene import registration, scene
@@ -37,6 +37,35 @@ async def test_a_message_joins_at_the_next_step_boundary(tmp_path: Path) -> None
         roles = [message["role"] for message in it.provider.requests[1].body["messages"]]
         assert roles == ["user", "assistant", "tool", "tool", "user"]
         assert "<user_query>\nbe quick\n</user_query>" in it.provider.requests[1].body["messages"][-1]["content"]
+
+
+async def test_more_messages_than_one_append_takes_join_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order in which they came, before the next request."""
+    monkeypatch.setattr(limits, "BATCH_EVENTS", 20)
+    async with scene(tmp_path) as it:
+        gate = Gate()
+        it.provider.say("so ", gate, "far")
+        it.provider.say("I see")
+        running = await it.engine.start(it.input())
+        await gate.reached()
+        ids: list[str] = []
+
+        async def steer(number: int, started: Any) -> None:
+            started.started()
+            ids.append(await running.steer(f"message {number}"))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(45):
+                await nursery.start(lambda task_status, number=number: steer(number, task_status))
+                await trio.testing.wait_all_tasks_blocked()
+            gate.open()
+        await running.wait()
+        found = [fact for fact in await it.facts() if isinstance(fact, facts.MessageSteered)]
+        assert [fact.message.text for fact in found] == [f"message {number}" for number in range(45)]
+        assert {fact.message_id for fact in found} == set(ids)
+        assert len(it.provider.requests) == 2
 
 
 async def test_a_message_during_the_last_answer_makes_another_step(tmp_path: Path) -> None:
@@ -110,3 +139,30 @@ async def test_a_withdrawn_message_never_reaches_the_model(tmp_path: Path) -> No
         gate.open()
         await running.wait()
         assert len(it.provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        facts.MediaContent("image/png", artifact="nowhere"),
+        facts.MediaContent("image/gif", artifact="{the picture of the question}"),
+    ],
+)
+async def test_a_message_that_names_media_that_are_not_there_is_refused(
+    tmp_path: Path, media: facts.MediaContent
+) -> None:
+    """To who sends it, before the run has anything of it: the log would refuse it, and the run would end for that."""
+    async with scene(tmp_path) as it:
+        gate = Gate()
+        it.provider.say("so ", gate, "far")
+        picture = facts.MediaContent("image/png", b"\x89PNG\r\n\x1a\n1")
+        running = await it.engine.start(it.input(facts.UserMessage((facts.TextContent("see"), picture))))
+        await gate.reached()
+        (stored,) = (await it.log.find_invocation(running.invocation.invocation_id)).artifacts  # type: ignore[union-attr]
+        if media.media_type == "image/gif":
+            media = facts.MediaContent("image/gif", artifact=stored.id)
+        with pytest.raises(InvalidInput):
+            await running.steer(facts.UserMessage((facts.TextContent("and this"), media)))
+        gate.open()
+        await running.wait()
+        assert "message_steered" not in await it.story()

@@ -179,6 +179,8 @@ def test_a_forged_account_cannot_be_found(path: Path) -> None:
     """
     sequence = at(path, "invocation_ended", number=3)
     change(path, "UPDATE events SET body = ? WHERE sequence = ?", forged(path, sequence), sequence)
+    assert places(path) == {sequence}  # the invocation was filed with another end
+    change(path, "UPDATE invocations SET outcome = 'completed' WHERE ended = ?", sequence)
     assert violations(path) == []
 
 

@@ -132,6 +132,17 @@ def test_an_effect_that_is_unknown_is_told_without_its_input(store: Store) -> No
     assert [unknown.operation_id for unknown in history.unknown_operations] == ["s1:c1", "cell", "op2"]
 
 
+def test_effects_that_are_unknown_count(store: Store) -> None:
+    """As one fact each, and of no size to speak of."""
+    run = Invocation.new("session")
+    tell(store, run, *running_cell(nested("op1", "k1"), nested("op2", "k2")), UNKNOWN)
+    assert len(both(store, run)) == 8
+    for lineage in (None, run):
+        assert len(context(store, lineage, 8, 1000)) == 8
+        with pytest.raises(PrefixTooLarge, match="max_events=7"):
+            context(store, lineage, 7)
+
+
 def test_a_program_that_stands_by_itself_is_left_out(store: Store) -> None:
     """No model asked for it."""
     run = Invocation.new("session")

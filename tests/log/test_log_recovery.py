@@ -180,6 +180,16 @@ async def test_more_invocations_than_one_list_are_sealed(path: Path, monkeypatch
         assert all(one.open_run_id is None for one in await log.sessions())
 
 
+def test_the_next_list_goes_on_behind_the_last(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So recovery comes to an end whatever becomes of those that it was given."""
+    leave(path, *[[opened()]] * 3, [opened(), COMPLETED], [opened()])
+    monkeypatch.setattr(limits, "RECOVERED_INVOCATIONS", 2)
+    with closing(Store.open(path)) as store:
+        assert store.abandoned(store.root.high_water) == ["session 0", "session 1"]
+        assert store.abandoned(store.root.high_water, "session 1") == ["session 2", "session 4"]
+        assert store.abandoned(store.root.high_water, "session 4") == []
+
+
 async def test_an_end_of_ones_own(path: Path) -> None:
     """Who knows why a run ends says so; that an effect is unsettled goes before it."""
     leave(path, UNFINISHED["accepted calls"], UNFINISHED["a running call and one behind it"])

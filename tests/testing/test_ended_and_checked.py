@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
@@ -48,13 +50,37 @@ async def without_end_on_a_log(trial: Trial, log: EventLog) -> None:
     ids=["seeds", "schedules", "processes", "faults", "crashes"],
 )
 def test_a_budget_ends_a_run_that_does_not_end(exploring: Callable[[], Exploration]) -> None:
-    """It is no run that was made, and no violation but what it reported by itself; where it stood is said."""
+    """It is no run that was made, and no violation is invented: there is at most what it reported by itself."""
     found = exploring()
     assert found.runs == 0
     assert not found.complete
-    assert {violation.words for violation in found.violations} == {"reported in time"}
+    assert {violation.words for violation in found.violations} <= {"reported in time"}
     assert all("stopped by its budget after" in why for why in found.cuts)
-    assert "without_end.<locals>.child" in str(found)
+    assert "stopped by its budget after" in str(found)
+
+
+def test_a_run_whose_time_is_up_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its steps, where its tasks stood, and what it had reported until then. Then it is made to end, soon."""
+    seconds = itertools.count()
+    monkeypatch.setattr("maka_trio.testing.stepper.perf_counter", lambda: next(seconds))
+    result = run_trial(without_end, ends=50)
+    assert result.unfinished is not None
+    assert result.unfinished.startswith("after 52 steps of a run: ")
+    assert "without_end.<locals>.child" in result.unfinished
+    assert result.violations == ("reported in time",)
+    assert len(result.trace) < 10_000
+
+
+def test_a_run_that_ends_in_time_is_as_any_other() -> None:
+    """A budget that is not used up changes nothing."""
+
+    async def scenario(trial: Trial) -> None:
+        await trio.sleep(1)
+        trial.check(lambda: "asked")
+
+    result = run_trial(scenario, ends=math.inf)
+    assert result == run_trial(scenario)
+    assert (result.unfinished, result.violations) == (None, ("asked",))
 
 
 def test_without_a_budget_a_run_without_end_is_a_violation() -> None:

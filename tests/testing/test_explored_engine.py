@@ -166,7 +166,7 @@ def of_the_program(task: trio.lowlevel.Task) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "how", "seeds"), PARTS)
 def test_ended_at_every_step_of_many_schedules(scenario: Scenario, how: How, seeds: range) -> None:
-    """Every step of the program in fifty orders of the same tasks, in each way to end its work."""
+    """Every step of the program in fifty orders of the same tasks (ten for deadlines), in each way to end its work."""
     exploration = explore(scenario, seeds=seeds, how=[how], tasks=of_the_program, jobs=JOBS)
     exploration.raise_for_violations()
     assert exploration.complete

@@ -424,6 +424,13 @@ def test_a_wrong_number_of_points_is_refused(points: object) -> None:
         explore(many_tasks, points=points)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("seeds", [0, -1, "x", [], [1.5], None])
+def test_no_seeds_at_all_are_refused(seeds: object) -> None:
+    """An exploration without a run would pass, and prove nothing."""
+    with pytest.raises(InvalidInput, match="seeds="):
+        explore(many_tasks, seeds=seeds)  # type: ignore[arg-type]
+
+
 def test_a_trio_without_the_private_names_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that breaks the adapter says which name it lacks."""
     monkeypatch.setattr(adapter, "_PRIVATE_NAMES", ("_r", "_gone_for_good"))
