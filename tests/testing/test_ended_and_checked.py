@@ -136,7 +136,7 @@ def test_a_check_that_returns_a_coroutine_is_told_and_nothing_is_left_unawaited(
     assert "returned a value of type coroutine" in words
 
 
-@pytest.mark.parametrize("check", [a_coroutine, 1, None], ids=repr)
+@pytest.mark.parametrize("check", [a_coroutine, 1, None], ids=["async", "a number", "None"])
 def test_a_check_that_is_async_or_no_function_is_refused_where_it_is_made(check: object) -> None:
     """In the scenario, so that its line is in the traceback."""
     (words,) = found_by(check)
