@@ -30,6 +30,7 @@ from maka_trio.facts.identity import Invocation
 from maka_trio.facts.model import ProviderToolResult, ToolCallReady
 from maka_trio.facts.opening import request_fingerprint
 from maka_trio.facts.outcome import Succeeded
+from maka_trio.facts.streamed import Observed
 from maka_trio.laws import Violation
 from maka_trio.log.audit import (
     Page,
@@ -113,9 +114,7 @@ class Filing:
             if isinstance(seen, SeenTexts):
                 continue
             if isinstance(seen, SeenObservation):
-                observed = seen.observed
-                if type(observed) is ModelObserved and type(observed.event) in _UNRESOLVED:
-                    self._advance(seen.values[1], observed)
+                self._observe(seen.values[1], seen.observed)
             elif isinstance(seen, int) or seen.stored is None or seen.invocation is None:
                 self._doubt(seen)
             elif self._only in (None, seen.invocation.session_id):
@@ -147,6 +146,9 @@ class Filing:
 
     def _file(self, values: Values, invocation: Invocation, fact: Fact) -> None:
         sequence, row, session = values[0], values[1], values[_SESSION]
+        if isinstance(fact, ModelObserved):
+            self._observe(row, fact)
+            return
         if isinstance(fact, BodyDeleted):
             self._file_stub(sequence, row, session, invocation, fact)
             return
@@ -158,6 +160,10 @@ class Filing:
             self._file_end(sequence, row, outcome_name(fact.outcome))
         elif isinstance(fact, (InvocationOpened, MessageSteered, ToolSettled)):
             self._file_place(sequence, session, fact)
+
+    def _observe(self, row: int, observed: Observed) -> None:
+        if type(observed) is ModelObserved and type(observed.event) in _UNRESOLVED:
+            self._advance(row, observed)
 
     def _file_stub(self, sequence: int, row: int, session: int, invocation: Invocation, stub: BodyDeleted) -> None:
         if stub.of_kind == InvocationOpened.kind:
