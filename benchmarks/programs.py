@@ -72,7 +72,7 @@ async def measured(place: Path) -> tuple[float, float]:
     async with EventLog.open(place / "log.sqlite") as log:
         await log.commit(RuntimeEvent.new(invocation, InvocationOpened(CodeOpening("bench"))))
         journal = ToolJournal(log, invocation)
-        async with open_cells(CodeExecutor(LIMITS), journal, log, invocation, tools) as cells:
+        async with open_cells(CodeExecutor(LIMITS), journal, log, invocation, tools, log_name=log.name) as cells:
             outer = Operation(new_id(), ToolCallIdentity(new_id(), Standalone()), "exec", {})
 
             async def effect(given: Any, call: Any) -> None:
