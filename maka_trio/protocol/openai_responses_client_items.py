@@ -34,7 +34,7 @@ def is_client_item(item: Mapping[str, JSON]) -> bool:
         return not isinstance(environment, Mapping) or environment.get("type") == "local"
     if kind == "tool_search_call":
         return item.get("execution") == "client"
-    return kind in _NAMES
+    return isinstance(kind, str) and kind in _NAMES
 
 
 def client_call(item: Mapping[str, JSON], key: str) -> ModelToolCall:

@@ -61,7 +61,7 @@ class Ending:
     def hear_item(self, item: Mapping[str, JSON]) -> None:
         """Take what an item says of itself."""
         status = text_of(item, "status")
-        if status in _UNFINISHED and (item.get("type") in _SAID or is_client_item(item)):
+        if status in _UNFINISHED and (text_of(item, "type") in _SAID or is_client_item(item)):
             self._items[status] = None
 
     def reason(self) -> tuple[FinishReason, Json]:

@@ -12,8 +12,8 @@ from typing import Final
 from maka_trio.facts.model import ModelStep
 from maka_trio.protocol.hosted_calls import own_options
 
-PAUSES: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    "anthropic": ("stop_reason", frozenset({"pause_turn", "compaction"})),
+PAUSES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "anthropic": ("stop_reason", ("pause_turn", "compaction")),
 }
 """By a protocol's key: the note that says how an answer ended, and its values that are a pause."""
 

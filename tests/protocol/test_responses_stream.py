@@ -474,6 +474,8 @@ def test_sealed_reasoning_is_a_barrier_to_sending_the_request_again() -> None:
         b'data: {"type":"response.output_item.added","item":[]}\n\n',
         b'data: {"type":"x","t":"\xff"}\n\n',
         b'data: {"type":"response.completed"}\n\n',
+        b'data: {"type":"response.output_item.added","item":{"type":{},"status":"incomplete"}}\n\n',
+        b'data: {"type":"response.output_item.done","item":{"type":[],"status":"incomplete"}}\n\n',
     ],
 )
 def test_a_malformed_stream_is_an_adapter_error(events: bytes) -> None:
