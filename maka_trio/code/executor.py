@@ -13,7 +13,7 @@ from maka_trio.code.sandbox import CellEnd, CellFunctions, run_cell
 from maka_trio.code.store import SessionStore
 from maka_trio.code.turn import Write
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.bounds import excerpt
+from maka_trio.facts.bounds import check_integer
 from maka_trio.records import frozen
 
 MOST: Final = 4096
@@ -73,8 +73,8 @@ class CodeExecutor:
         if limits is not None and not isinstance(limits, CellLimits):
             raise InvalidInput(f"CodeExecutor takes CellLimits, not {type(limits).__name__}")
         count = concurrency if concurrency is not None else max(4, os.cpu_count() or 1)
-        _check_count("concurrency", count)
-        _check_count("live_cells", live_cells)
+        check_integer(count, "concurrency", minimum=1, maximum=MOST)
+        check_integer(live_cells, "live_cells", minimum=1, maximum=MOST)
         if store is not None and not isinstance(store, SessionStore):
             raise InvalidInput(f"store must be a SessionStore, not {type(store).__name__}")
         if interpreters is not None and not callable(getattr(interpreters, "make", None)):
@@ -125,8 +125,3 @@ class CodeExecutor:
             tool_calls=self._tool_calls,
             sessions=len(self.store),
         )
-
-
-def _check_count(name: str, value: object) -> None:
-    if type(value) is not int or not 1 <= value <= MOST:
-        raise InvalidInput(f"{name}={excerpt(value)} is not an integer from 1 to {MOST}")

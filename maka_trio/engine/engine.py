@@ -16,7 +16,7 @@ from maka_trio.engine.input import ContinuationWork, RunInput, opening
 from maka_trio.engine.run import Means, Run
 from maka_trio.engine.running import RunningInvocation
 from maka_trio.errors import Busy, EngineClosed, InvalidInput, MakaError, RunCancelled
-from maka_trio.facts.bounds import check_identity, excerpt
+from maka_trio.facts.bounds import check_identity, check_instance, check_integer
 from maka_trio.facts.identity import Invocation
 from maka_trio.log.event_log import EventLog
 from maka_trio.models.executor import ModelExecutor
@@ -73,10 +73,7 @@ class Engine:
         message_bytes: int = limits.MESSAGE_TEXT_BYTES,
     ) -> None:
         _check_means(log, models, code, retry)
-        if type(message_bytes) is not int or not 1 <= message_bytes <= limits.REQUEST_BODY_BYTES:
-            raise InvalidInput(
-                f"message_bytes={excerpt(message_bytes)} is not an integer from 1 to {limits.REQUEST_BODY_BYTES}"
-            )
+        check_integer(message_bytes, "message_bytes", minimum=1, maximum=limits.REQUEST_BODY_BYTES)
         self._means = Means(log, models, retry if retry is not None else RetryPolicy(), code)
         self.code = code
         self._message_bytes = message_bytes
@@ -290,5 +287,4 @@ def _check_means(log: object, models: object, code: object, retry: object) -> No
 
         kinds.append(("code", code, CodeExecutor))
     for name, value, kind in kinds:
-        if not isinstance(value, kind):
-            raise InvalidInput(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+        check_instance(value, name, kind)

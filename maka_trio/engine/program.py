@@ -16,7 +16,7 @@ from maka_trio.code.executor import CodeExecutor
 from maka_trio.engine.ending import write_end
 from maka_trio.engine.ledger import RunLedger
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.bounds import utf8_size
+from maka_trio.facts.bounds import check_instance, utf8_size
 from maka_trio.facts.codec import parse_json
 from maka_trio.facts.event import InvocationOpened, ToolRejected
 from maka_trio.facts.identity import Invocation, Standalone, ToolCallIdentity, new_id
@@ -61,9 +61,9 @@ async def run_program(
         LogInUse: an engine uses the log.
         CommitError, StoreError, CleanupUnconfirmed: as in a run; its end says so, unless the log itself failed.
     """
-    for name, value, kind in (("log", log, EventLog), ("code", code, CodeExecutor), ("tools", tools, ToolCatalog)):
-        if not isinstance(value, kind):
-            raise InvalidInput(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+    check_instance(log, "log", EventLog)
+    check_instance(code, "code", CodeExecutor)
+    check_instance(tools, "tools", ToolCatalog)
     code.require()
     size = utf8_size(program, "the program")
     if size > code.limits.source_bytes:

@@ -86,12 +86,17 @@ def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> No
         raise InvalidInput(f"{attribute.name}={excerpt(value)} is not a bool")
 
 
+def check_integer(value: object, what: str, *, minimum: int, maximum: int) -> None:
+    """An integer (a bool is none) within bounds."""
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise InvalidInput(f"{what}={excerpt(value)} is not an integer from {minimum} to {maximum}")
+
+
 def integer(*, minimum: int, maximum: int) -> Validator:
     """Validator of an integer (a bool is none) within bounds."""
 
     def validate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        if type(value) is not int or not minimum <= value <= maximum:
-            raise InvalidInput(f"{attribute.name}={excerpt(value)} is not an integer from {minimum} to {maximum}")
+        check_integer(value, attribute.name, minimum=minimum, maximum=maximum)
 
     return validate
 
@@ -106,13 +111,18 @@ def number(*, minimum: float, maximum: float) -> Validator:
     return validate
 
 
+def check_instance(value: object, what: str, kind: type[Any] | tuple[type[Any], ...]) -> None:
+    """A value of a type, or of one of several."""
+    if not isinstance(value, kind):
+        names = [k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,))]
+        raise InvalidInput(f"{what} must be {' or '.join(names)}, not {type(value).__name__}")
+
+
 def instance(kind: type[Any] | tuple[type[Any], ...]) -> Validator:
     """Validator of a type, raising our error instead of attrs' TypeError."""
 
     def validate(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        if not isinstance(value, kind):
-            names = [k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,))]
-            raise InvalidInput(f"{attribute.name} must be {' or '.join(names)}, not {type(value).__name__}")
+        check_instance(value, attribute.name, kind)
 
     return validate
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from maka_trio.facts import (
@@ -57,6 +59,7 @@ from maka_trio.facts import (
 )
 from maka_trio.facts.codec import canonical, digest
 from maka_trio.facts.message import MediaContent
+from maka_trio.log.lease import lock_path
 from maka_trio.log.prepared import prepare
 from maka_trio.log.reader import Reader
 from maka_trio.log.store import Store
@@ -218,3 +221,10 @@ def reader(store: Store) -> Reader:
 def count(connection: sqlite3.Connection, table: str) -> int:
     (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
     return int(rows)
+
+
+def copied(log: Path, path: Path) -> Path:
+    """A copy of a log that nobody has open, with its lock file."""
+    shutil.copy(log, path)
+    shutil.copy(lock_path(log), lock_path(path))
+    return path

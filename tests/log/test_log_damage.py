@@ -32,7 +32,7 @@ from maka_trio.log.verification import Verification
 from tests.engine.scene import echo, registration, scene
 from tests.forked import exit_code_of
 from tests.log.interrupted import append_and_die
-from tests.log.log_story import COMPLETED, opened, reader, tell
+from tests.log.log_story import COMPLETED, copied, opened, reader, tell
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -57,10 +57,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def path(template: Path, tmp_path: Path) -> Path:
     """A copy of it, with its lock file."""
-    path = tmp_path / "log.db"
-    shutil.copy(template, path)
-    shutil.copy(lock_path(template), lock_path(path))
-    return path
+    return copied(template, tmp_path / "log.db")
 
 
 def end_of(path: Path) -> int:

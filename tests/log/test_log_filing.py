@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,6 @@ from maka_trio.errors import LogCorrupt
 from maka_trio.facts import CodeOpening, Invocation, MessageInput, MessageOpening
 from maka_trio.facts.message import MediaContent, TextContent, UserMessage
 from maka_trio.laws import Violation
-from maka_trio.log.lease import lock_path
 from maka_trio.log.schema import MARK_EVERY
 from maka_trio.log.store import Store
 from maka_trio.log.verification import Verification
@@ -24,6 +22,7 @@ from tests.log.log_story import (
     CANCELLED,
     COMPLETED,
     UNKNOWN,
+    copied,
     observed,
     opened,
     requested,
@@ -69,10 +68,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def path(template: Path, tmp_path: Path) -> Path:
     """A copy of it, with its lock file."""
-    path = tmp_path / "log.db"
-    shutil.copy(template, path)
-    shutil.copy(lock_path(template), lock_path(path))
-    return path
+    return copied(template, tmp_path / "log.db")
 
 
 def verify(path: Path, session_id: str | None = None) -> list[Violation]:
