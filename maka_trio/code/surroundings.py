@@ -125,7 +125,7 @@ class _Helpers:
     async def load(self, name: JSON, default: JSON = None) -> JSON:
         """What `store` kept under a name."""
         await trio.lowlevel.checkpoint()
-        return self.shared.store.get(self.shared.place, name, default)  # type: ignore[arg-type]
+        return self.shared.store.get(self.shared.place, name, default)  # type: ignore[arg-type] # it checks
 
     async def yield_control(self) -> None:
         """Let the model see what there is, and go on."""

@@ -102,7 +102,7 @@ class _Shapes:
             return self.of(kind, tagged=False), self.made
         if get_origin(kind) is tuple:
             item, make = self._type(get_args(kind)[0])
-            return tuple[item, ...], None if make is None else self._all_made  # type: ignore[valid-type]
+            return tuple[item, ...], None if make is None else self._all_made  # type: ignore[valid-type]  # made while running
         assert get_origin(kind) in (Union, UnionType), kind
         return self._union(get_args(kind))
 

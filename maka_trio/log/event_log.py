@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -202,9 +203,8 @@ class EventLog(Questions, EventSink):
         while page:
             for start in range(0, len(page), _SEALED_AT_ONCE):
                 some = page[start : start + _SEALED_AT_ONCE]
-                commit: Commit = await self._call(lambda store, some=some: store.seal(some))  # type: ignore[misc]
-                sealed += _sealed(commit)
-            page = await self._call(lambda store, last=page[-1]: store.abandoned(up_to, last))  # type: ignore[misc]
+                sealed += _sealed(await self._call(partial(Store.seal, session_ids=some)))
+            page = await self._call(partial(Store.abandoned, up_to=up_to, after=page[-1]))
         return sealed
 
     async def seal(self, session_id: str, end: End = host_stopped) -> bool:

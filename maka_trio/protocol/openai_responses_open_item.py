@@ -52,13 +52,13 @@ class OpenItem(ABC):
         """The whole text of a content, which may or may not have been streamed before."""
         raise AdapterError(f"{carrier} inside a {excerpt(self.kind)} item")
 
-    def annotation(self, index: int, annotation: Json) -> None:  # noqa: B027
+    def annotation(self, index: int, annotation: Json) -> None:  # noqa: B027  # only texts are cited
         """A citation in one of the item's contents."""
 
-    def arguments(self, piece: str) -> None:  # noqa: B027
+    def arguments(self, piece: str) -> None:  # noqa: B027  # only calls have them
         """More of a call's arguments."""
 
-    def whole_arguments(self, text: str) -> None:  # noqa: B027
+    def whole_arguments(self, text: str) -> None:  # noqa: B027  # only calls have them
         """All of a call's arguments."""
 
     @abstractmethod
