@@ -12,6 +12,7 @@ Knows classes and attrs, and nothing of what the values mean.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -35,6 +36,9 @@ class _Example:
     """Shows how attrs keeps instances from being changed."""
 
 
+_MAKING: Final = threading.RLock()
+"""Held while a class is made, and with it the bases that it needs: attrs leaves a note in the class it starts from."""
+
 _UNCHANGING: Final = {name: vars(_Example)[name] for name in ("__setattr__", "__delattr__")}
 
 
@@ -47,13 +51,16 @@ class _Recipe:
         self._decorator = decorator
         self._settings = settings
         self._source = source
-        self._made: dict[str, Mapping[str, Any]] = {}
+        self._made: Mapping[str, Any] | None = None
 
     def follow(self, target: type) -> None:
-        """Put everything that attrs makes into the class."""
-        # Threads may meet here. `setdefault` decides whose result it is, so that all put in the same.
-        result = vars(self._decorator(self._source, **self._settings))
-        made = self._made.setdefault("", result)
+        """Put everything that attrs makes into the class. Of threads that meet here, the first does it."""
+        with _MAKING:
+            if self._made is None:
+                self._made = vars(self._decorator(self._source, **self._settings))
+            self._put(self._made, target)
+
+    def _put(self, made: Mapping[str, Any], target: type) -> None:
         for name in {*made, *_COMPARING, *_OTHERS}:
             there = vars(target).get(name)
             if name in made and (there is None or isinstance(there, _Later)):

@@ -168,4 +168,4 @@ class RunningInvocation:
             failure = copy.copy(self._failure)
         except Exception:  # an exception of somebody's own that does not copy
             failure = self._failure
-        raise failure from self._failure.__cause__
+        raise failure.with_traceback(self._failure.__traceback__) from self._failure.__cause__

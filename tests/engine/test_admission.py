@@ -288,6 +288,20 @@ async def test_cancelling_a_run_by_its_handle(tmp_path: Path) -> None:
         assert (await it.facts())[-1] == facts.InvocationEnded(facts.Cancelled("runtime_cancellation"))
 
 
+async def test_what_a_waiter_is_told_leads_to_where_it_was_raised(tmp_path: Path) -> None:
+    """Each has the traceback of the run's task below its own, and none has that of another waiter."""
+    async with scene(tmp_path) as it:
+        it.provider.answer(400, {}, {"error": {"message": "no such model", "code": "model_not_found"}})
+        running = await it.engine.start(it.input())
+        places = []
+        for _ in range(2):
+            with pytest.raises(MakaError) as info:
+                await running.wait()
+            places.append([frame.name for frame in info.traceback])
+        assert "execute" in places[0]
+        assert places[0] == places[1]
+
+
 def test_work_and_input_check_their_types() -> None:
     """Wrong types fail where the value is made."""
     with pytest.raises(InvalidInput, match="tools"):

@@ -224,6 +224,39 @@ def test_threads_may_look_at_the_same_time() -> None:
         assert all(fields is attrs.fields(cls) for fields in seen)
 
 
+def test_a_thread_waits_while_another_makes_the_class() -> None:
+    """Going over what is in the class, attrs must not see it change, and leaves a note there itself."""
+    failures: list[Exception] = []
+
+    class InTheMiddle:
+        """What stands in a class is asked for its class while attrs goes over it."""
+
+        other: threading.Thread | None = None
+
+        @property
+        def __class__(self) -> type:
+            if InTheMiddle.other is None:
+                InTheMiddle.other = threading.Thread(target=make)
+                InTheMiddle.other.start()
+                InTheMiddle.other.join(0.2)  # as far as it comes: it waits, or it would be done in a moment
+            return InTheMiddle
+
+    def make() -> None:
+        try:
+            made.append(cls(1))
+        except Exception as error:
+            failures.append(error)
+
+    made: list[Any] = []
+    annotations = {"x": "int"}
+    cls: Any = frozen(type("Watched", (), {"middle": InTheMiddle(), "__annotations__": annotations, "after": 0}))
+    make()
+    assert InTheMiddle.other is not None
+    InTheMiddle.other.join()
+    assert not failures
+    assert made == [cls(1), cls(1)]
+
+
 def test_values_are_copied_pickled_and_referred_to() -> None:
     """As those of any class with slots."""
     point = Deeper(1, 2, 3)
