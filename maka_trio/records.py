@@ -12,8 +12,8 @@ Knows classes and attrs, and nothing of what the values mean.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Mapping
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -36,7 +36,7 @@ class _Example:
     """Shows how attrs keeps instances from being changed."""
 
 
-_MAKING: Final = threading.RLock()
+_MAKING: Final = RLock()
 """Held while a class is made, and with it the bases that it needs: attrs leaves a note in the class it starts from."""
 
 _UNCHANGING: Final = {name: vars(_Example)[name] for name in ("__setattr__", "__delattr__")}

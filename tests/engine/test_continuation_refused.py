@@ -112,6 +112,7 @@ async def test_a_run_that_has_not_ended_has_no_boundary(tmp_path: Path) -> None:
         gate = Gate()
         it.provider.say(gate, "the answer")
         running = await it.engine.start(it.input())
+        await it.provider.wait_for_request()  # until the gate opens, nothing more is written
         with pytest.raises(ReconciliationRequired, match="not ended"):
             await end_of(it, running.invocation)
         guess = RunBoundary(running.invocation, 1, OTHER_DIGEST)

@@ -171,9 +171,9 @@ def test_short_way_finds_what_the_long_way_finds(log: Opened, part: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4, 14))
+@pytest.mark.parametrize("part", range(4, 7))
 def test_short_way_finds_what_the_long_way_finds_ever(log: Opened, part: int) -> None:
-    """The same two thousand times more."""
+    """The same hundreds of times more."""
     compare_ways(log, part)
 
 
