@@ -10,7 +10,7 @@ from maka_trio.errors import StoreError
 from maka_trio.facts.scope import Root
 from maka_trio.log import queries
 from maka_trio.log.faults import os_error, translated
-from maka_trio.log.lease import Lease
+from maka_trio.log.lease import COPYING, Lease
 from maka_trio.log.placing import check_free, place_new
 from maka_trio.log.queries import Head
 from maka_trio.log.reader import Reader
@@ -33,7 +33,7 @@ def backup(reader: Reader, target: Path) -> Head:
         check_free(target)
         lease = Lease(target)
         try:
-            draft = lease.path.with_name(lease.path.name + ".copying")
+            draft = lease.path.with_name(lease.path.name + COPYING)
             head = place_new(lease.path, draft, lease.acknowledged, lambda: _copy(reader, draft))
             if lease.renewed:
                 lease.acknowledge(head.high_water)

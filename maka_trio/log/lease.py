@@ -18,6 +18,9 @@ from maka_trio.log.mark import Mark
 LOCK_SUFFIX = ".writer.lock"
 """The lock file is the log's own name with this added."""
 
+COPYING, IMPORTING = ".copying", ".importing"
+"""The log's own name with one of these added is what a copy is called until it is whole."""
+
 
 def real_path(path: Path) -> Path:
     """Where the log is once every symbolic link is followed, so that all its names share one lease.
@@ -50,8 +53,20 @@ def check_ownable(path: Path) -> None:
         return
     if not stat.S_ISREG(found.st_mode):
         raise LogUnsupported(f"{str(path)!r} is not a regular file")
-    if found.st_nlink > 1:
+    if found.st_nlink > 1 + len(_drafts(path)):
         raise LogUnsupported(f"{str(path)!r} has {found.st_nlink} hard links; a log has one name")
+
+
+def _drafts(path: Path) -> list[Path]:
+    """The names that a file still has from when it was made, because whoever made it died as it got its own."""
+    return [draft for suffix in (COPYING, IMPORTING) if _same(draft := path.with_name(path.name + suffix), path)]
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samestat(one.lstat(), other.lstat())
+    except FileNotFoundError:
+        return False
 
 
 class Lease:
@@ -77,6 +92,8 @@ class Lease:
         self._descriptor, self.renewed = _lock(self.path)
         try:
             check_ownable(self.path)  # once more: what was checked before the lock may have changed
+            for draft in _drafts(self.path):
+                draft.unlink()
             self._mark = Mark(self._descriptor)
         except BaseException:
             os.close(self._descriptor)

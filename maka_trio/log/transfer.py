@@ -27,7 +27,7 @@ from maka_trio.log.audit import Found
 from maka_trio.log.bundle import End, Header, Line, SessionEnd, encode_end, read_lines
 from maka_trio.log.deletion import refuse_deleted
 from maka_trio.log.faults import os_error
-from maka_trio.log.lease import Lease
+from maka_trio.log.lease import IMPORTING, Lease
 from maka_trio.log.placing import place_new
 from maka_trio.log.prepared import prepare
 from maka_trio.log.queries import Head
@@ -139,7 +139,7 @@ def import_bundle(lines: Iterator[bytes], target: Path) -> End:
     try:
         lease = Lease(target)
         try:
-            draft = lease.path.with_name(lease.path.name + ".importing")
+            draft = lease.path.with_name(lease.path.name + IMPORTING)
             head = place_new(lease.path, draft, lease.acknowledged, lambda: _fill(lines, draft, ends))
             lease.acknowledge(head.high_water)
         finally:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from maka_trio.cli.log_file import LogFile
-from maka_trio.errors import LogCorrupt, LogInUse, StoreError
+from maka_trio.errors import LogCorrupt, LogInUse, LogUnsupported, StoreError
 from maka_trio.facts import Invocation
 from maka_trio.log.backup import backup
-from maka_trio.log.lease import Lease, lock_path
+from maka_trio.log.lease import COPYING, IMPORTING, Lease, lock_path
 from maka_trio.log.mark import read_mark
 from maka_trio.log.reader import Reader
 from maka_trio.log.schema import open_reader
@@ -207,6 +207,21 @@ def test_a_lock_file_that_was_unlinked_is_no_lease(tmp_path: Path, monkeypatch: 
     with pytest.raises(LogInUse):
         Lease(path)
     lease.release()
+
+
+@pytest.mark.parametrize("suffix", [COPYING, IMPORTING])
+def test_a_copy_whose_maker_died_as_it_got_its_name_is_a_log(tmp_path: Path, suffix: str) -> None:
+    """It is whole then, and has its first name as well, which goes. Any other second name is refused."""
+    path, draft = tmp_path / "log.db", tmp_path / f"log.db{suffix}"
+    write(path, 1)
+    os.link(path, draft)
+    write(path, 1)
+    assert not draft.exists()
+    os.link(path, draft)
+    os.link(path, tmp_path / "other")
+    with pytest.raises(LogUnsupported, match="3 hard links"):
+        Lease(path)
+    assert draft.exists()
 
 
 def test_what_a_killed_copy_left_is_cleared_away(copy: Copier, tmp_path: Path) -> None:
