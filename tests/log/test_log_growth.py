@@ -6,8 +6,8 @@ Cost is counted in instructions of SQLite's machine, which are the same on every
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,17 @@ def fill(store: Store, session: str, runs: int) -> None:
         tell(store, invocation, *facts, settled(f"{step}:c1"), COMPLETED)
 
 
-def young_and_old() -> tuple[Store, Store]:
+@pytest.fixture
+def in_memory() -> Iterator[Callable[[], Store]]:
+    """Makes logs in memory, which are closed with the test."""
+    with ExitStack() as stores:
+        yield lambda: stores.enter_context(closing(Store.in_memory()))
+
+
+@pytest.fixture
+def young_and_old(in_memory: Callable[[], Store]) -> tuple[Store, Store]:
     """A log with little in it, and one with eight thousand events in it, half of them of the session `mine`."""
-    stores = (Store.in_memory(), Store.in_memory())
+    stores = (in_memory(), in_memory())
     for store, runs in zip(stores, (1, 50), strict=True):
         fill(store, "mine", runs)
         fill(store, "other", runs)
@@ -78,18 +86,18 @@ def append_costs(store: Store) -> dict[str, int]:
     return {one.fact.kind: cost(store, lambda one=one: put(store, one)) for one in events}  # type: ignore[misc]
 
 
-def test_append_costs_the_same_at_any_age() -> None:
+def test_append_costs_the_same_at_any_age(young_and_old: tuple[Store, Store]) -> None:
     """Each kind of fact takes the same work in a young log and in an old one."""
-    young, old = young_and_old()
+    young, old = young_and_old
     in_young, in_old = append_costs(young), append_costs(old)
     assert set(in_young) == set(in_old)
     for kind, steps in in_old.items():
         assert steps <= in_young[kind] * 1.1 + 20, kind
 
 
-def test_append_costs_the_same_in_a_long_invocation() -> None:
+def test_append_costs_the_same_in_a_long_invocation(in_memory: Callable[[], Store]) -> None:
     """The thousandth observation of a step, and the call after it, take the same work as the first."""
-    store = Store.in_memory()
+    store = in_memory()
     invocation = Invocation.new("session")
     tell(store, invocation, opened(), requested())
     first = cost(store, lambda: put(store, event(invocation, observed())))
@@ -100,10 +108,12 @@ def test_append_costs_the_same_in_a_long_invocation() -> None:
     assert max(costs) < 2 * first  # one in 256 also leaves a mark
 
 
-def test_a_step_of_a_deletion_costs_the_same_at_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_a_deletion_costs_the_same_at_any_age(
+    monkeypatch: pytest.MonkeyPatch, young_and_old: tuple[Store, Store]
+) -> None:
     """As many bodies take the same work in a young log and in an old one, at its end and at its beginning."""
     monkeypatch.setattr(limits, "DELETION_EVENTS", 40)
-    young, old = young_and_old()
+    young, old = young_and_old
     for store in (young, old):
         store.retire("mine")
         store.begin_deletion("mine")
@@ -112,10 +122,10 @@ def test_a_step_of_a_deletion_costs_the_same_at_any_age(monkeypatch: pytest.Monk
         assert cost(old, lambda: old.delete_some("mine")) < 1.3 * first
 
 
-def test_refusal_costs_the_same_at_any_age() -> None:
+def test_refusal_costs_the_same_at_any_age(young_and_old: tuple[Store, Store]) -> None:
     """A fact that a rule refuses is looked up once as a retry, and nothing is scanned."""
     costs = []
-    for store in young_and_old():
+    for store in young_and_old:
         invocation = Invocation.new("mine")
         tell(store, invocation, opened())
 
@@ -137,17 +147,19 @@ def test_refusal_costs_the_same_at_any_age() -> None:
     ],
     ids=["head", "safety", "reading on in a session", "reading on"],
 )
-def test_question_costs_the_same_at_any_age(question: Callable[[Any], object]) -> None:
+def test_question_costs_the_same_at_any_age(
+    question: Callable[[Any], object], young_and_old: tuple[Store, Store]
+) -> None:
     """Questions about a place in the log look at that place."""
-    costs = [cost(store, lambda store=store: question(reader(store))) for store in young_and_old()]  # type: ignore[misc]
+    costs = [cost(store, lambda store=store: question(reader(store))) for store in young_and_old]  # type: ignore[misc]
     assert costs[1] <= costs[0] * 5 + 500  # up to one stretch between two marks
 
 
-def test_context_does_not_look_at_observations() -> None:
+def test_context_does_not_look_at_observations(in_memory: Callable[[], Store]) -> None:
     """Reading a session's facts costs what its facts are, however much was streamed."""
     costs = []
     for observations in (1, 2000):
-        store = Store.in_memory()
+        store = in_memory()
         facts = [opened(), requested(), *[observed()] * observations, completed(), COMPLETED]
         tell(store, Invocation.new("mine"), *facts)
         costs.append(cost(store, lambda store=store: queries.read_context(reader(store), "mine", 10, 10**9)))  # type: ignore[misc]

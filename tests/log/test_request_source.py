@@ -64,9 +64,9 @@ def test_the_source_counts_what_is_written_in_the_same_append(store: Store) -> N
     sequence, fact = stored_request(store, "session", "s2")
     before = prefix(reader(store), Session("session"), 100, 1 << 20).events[: sequence - 1]
     assert fact.source_high_water == before[-1].sequence == sequence - 1
-    follower = Store.in_memory()
-    put(follower, *(stored.event for stored in before))
-    assert fact.source_digest == queries.head(reader(follower), Session("session")).digest
+    with closing(Store.in_memory()) as follower:
+        put(follower, *(stored.event for stored in before))
+        assert fact.source_digest == queries.head(reader(follower), Session("session")).digest
 
 
 @pytest.mark.parametrize("reopened", [False, True])
