@@ -81,7 +81,7 @@ class _Shapes:
         if shape is None:
             hints, fields = get_type_hints(cls), attrs.fields(cls)
             types = [self._type(hints[field.name]) for field in fields]
-            shape = self._shapes[cls, tagged] = msgspec.defstruct(
+            shape = msgspec.defstruct(
                 cls.__name__,
                 [(field.name, kind, _default(field)) for field, (kind, _) in zip(fields, types, strict=True)],
                 forbid_unknown_fields=True,
@@ -90,6 +90,7 @@ class _Shapes:
                 rename={field.name: field.metadata["key"] for field in fields if "key" in field.metadata},
             )
             self._makers[shape] = _maker(cls, [(at, make) for at, (_, make) in enumerate(types) if make is not None])
+            self._shapes[cls, tagged] = shape  # last: another thread that finds it reads with it
         return shape
 
     def _type(self, kind: Any) -> tuple[Any, Make | None]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from maka_trio import facts
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.codec import decode, encode_fact
-from maka_trio.facts.decoder import usual_fact
+from maka_trio.facts.decoder import _Shapes, usual_fact
 from maka_trio.facts.event import Fact
 from tests import strategies
 
@@ -167,3 +167,25 @@ def test_odd_bytes_are_the_same_in_one_go(body: bytes) -> None:
     except InvalidInput:
         careful = None
     assert usual_fact(body, "invocation_ended") in (None, careful)
+
+
+class Watched(dict[Any, Any]):
+    """Shapes as another thread finds them: at any moment after they are put there."""
+
+    def __init__(self, shapes: _Shapes) -> None:
+        self._of = shapes
+        self.seen: list[bool] = []
+
+    def __setitem__(self, key: Any, shape: Any) -> None:
+        super().__setitem__(key, shape)
+        self.seen.append(shape in self._of._makers)
+
+
+def test_a_shape_that_another_thread_can_find_is_whole() -> None:
+    """Else that thread, which reads its first facts at the same time, takes the struct for the value."""
+    shapes = _Shapes()
+    watched = shapes._shapes = Watched(shapes)
+    for kind in (facts.InvocationOpened, facts.ToolSettled):
+        shapes.of(kind, tagged=True)
+    assert watched.seen == [True] * len(watched)
+    assert len(watched) > 2
