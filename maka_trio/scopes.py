@@ -12,6 +12,7 @@ from types import TracebackType
 
 import trio
 
+from maka_trio.errors import InvalidInput
 from maka_trio.limits import CLEANUP_SECONDS
 
 
@@ -20,7 +21,8 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
 
     For nurseries whose tasks keep their failures as values: then the only error that can cross is the body's. It
     cancels the tasks, waits for them, and comes out as it went in. A task that raises all the same comes out as a
-    group, which is a bug report. Cancellation passes as in any nursery.
+    group, which is a bug report; only what ends a program, Ctrl-C or `sys.exit`, comes out of any task as it is.
+    Cancellation passes as in any nursery.
     """
 
     __slots__ = ("_manager", "_nursery")
@@ -36,15 +38,26 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
     ) -> bool | None:
         """Wait for the tasks. The failure of the block, if it has one, goes on as it came."""
         if error is None or not _comes_out_bare(error):
-            return await self._manager.__aexit__(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
+            return await self._leave(kind, error, trace)
         self._nursery.cancel_scope.cancel()
         try:
-            await self._manager.__aexit__(None, None, None)  # noqa: ASYNC102
+            await self._leave(None, None, None)  # noqa: ASYNC102
         except BaseException as other:  # noqa: ASYNC103 - the block's failure takes the cancel's place
             # A cancel from outside that meets a failure does not hide it: as in a group, the failure stays.
             if not _is_cancellation(other):
                 raise
         return None
+
+    async def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            return await self._manager.__aexit__(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
+        except BaseExceptionGroup as group:
+            ending = _end_of_program(group)
+            if ending is None:
+                raise
+        raise ending
 
 
 def _comes_out_bare(error: BaseException) -> bool:
@@ -57,6 +70,14 @@ def _is_cancellation(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)[1] is None
     return isinstance(error, trio.Cancelled)
+
+
+def _end_of_program(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The one error of a group in which nothing else went wrong, a cancel apart, than that the program is to end."""
+    failures: BaseException | None = group.split(trio.Cancelled)[1]
+    while isinstance(failures, BaseExceptionGroup) and len(failures.exceptions) == 1:
+        failures = failures.exceptions[0]
+    return failures if isinstance(failures, (KeyboardInterrupt, SystemExit)) else None
 
 
 class Latch:
@@ -87,6 +108,27 @@ class Latch:
         if self._event is None:
             self._event = trio.Event()
         await self._event.wait()
+
+
+class Home:
+    """The trio run that something was made in. In any other, tasks would be woken by the wrong loop, or never.
+
+    Args:
+        what: as errors name it.
+    """
+
+    __slots__ = ("_run", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._run = trio.lowlevel.current_trio_token()
+
+    def check(self) -> None:
+        """Raise InvalidInput where the caller is in another trio run."""
+        if trio.lowlevel.current_trio_token() is not self._run:
+            raise InvalidInput(
+                f"{self._what} belongs to another trio run; from another thread, call it with trio.from_thread.run"
+            )
 
 
 async def finish_within(cleanup: Callable[[], Awaitable[object]], seconds: float = CLEANUP_SECONDS) -> bool:

@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from maka_trio.scopes import Latch, finish_within, owned_nursery
+from maka_trio.errors import InvalidInput
+from maka_trio.scopes import Home, Latch, finish_within, owned_nursery
 
 
 async def test_the_error_of_an_owned_block_comes_out_bare() -> None:
@@ -79,6 +80,53 @@ async def test_a_failing_task_shows_as_a_group() -> None:
     with pytest.RaisesGroup(KeyError):
         async with owned_nursery() as nursery:
             nursery.start_soon(task)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)], ids=repr)
+@pytest.mark.parametrize("beside", ["nothing", "a cancel", "a failure of the block"])
+async def test_what_ends_a_program_comes_out_of_a_task_bare(error: BaseException, beside: str) -> None:
+    """`sys.exit` in any task leaves with its status, whatever else was cancelled by it or with it."""
+
+    async def leave() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught, trio.CancelScope() as scope:
+        async with owned_nursery() as nursery:
+            nursery.start_soon(leave)
+            if beside == "a cancel":
+                scope.cancel()
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled:
+                if beside == "a failure of the block":
+                    raise ValueError("not finished") from None
+                raise
+    assert caught.value is error
+
+
+async def test_a_failure_beside_what_ends_a_program_is_not_lost() -> None:
+    """Then there is something to tell, and a group tells both."""
+
+    async def fail(error: BaseException) -> None:
+        raise error
+
+    with pytest.RaisesGroup(KeyboardInterrupt, KeyError):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(fail, KeyboardInterrupt())
+            nursery.start_soon(fail, KeyError("bug"))
+
+
+async def test_another_trio_run_is_told_apart() -> None:
+    """One in a thread, at the same time; a call that comes back through trio is at home."""
+    home = Home("the thing")
+    home.check()
+
+    async def elsewhere() -> None:
+        with pytest.raises(InvalidInput, match="the thing belongs to another trio run"):
+            home.check()
+
+    await trio.to_thread.run_sync(trio.run, elsewhere)
+    await trio.to_thread.run_sync(trio.from_thread.run_sync, home.check)
 
 
 async def test_cleanup_is_shielded_and_bounded(autojump_clock: trio.testing.MockClock) -> None:

@@ -21,7 +21,7 @@ from maka_trio.facts.identity import Invocation
 from maka_trio.log.event_log import EventLog
 from maka_trio.models.executor import ModelExecutor
 from maka_trio.records import frozen
-from maka_trio.scopes import owned_nursery
+from maka_trio.scopes import Home, owned_nursery
 
 if TYPE_CHECKING:  # Code Mode is an extra, imported where it is asked for
     from maka_trio.code.executor import CodeExecutor
@@ -79,6 +79,7 @@ class Engine:
         self._message_bytes = message_bytes
         self._active: dict[str, tuple[RunningInvocation, Run]] = {}
         self._nursery: trio.Nursery | None = None
+        self._home: Home | None = None
         self._draining = False
         self._block: AbstractAsyncContextManager[None] | None = None
 
@@ -88,6 +89,7 @@ class Engine:
         if self._block is not None:
             raise EngineClosed("an engine is entered once")
         self._block = self._open()
+        self._home = Home("the engine")
         await self._block.__aenter__()
         return self
 
@@ -196,6 +198,7 @@ class Engine:
 
         `statistics` says which runs and operations it still waits for.
         """
+        self._check_home()
         self._draining = True
         await trio.lowlevel.checkpoint()
         while self._active:
@@ -209,6 +212,7 @@ class Engine:
             InvalidInput: that is no session's id.
         """
         check_identity(session_id, "session_id")
+        self._check_home()
         await trio.lowlevel.checkpoint()
         while session_id in self._active:
             await self._active[session_id][0].wait_finished()
@@ -243,6 +247,7 @@ class Engine:
         """The run of the same request that holds the session; None where the session is free, else Busy."""
         if self._nursery is None or self._draining:
             raise EngineClosed("the engine admits no runs: it is draining, closed, or not entered yet")
+        self._check_home()
         session_id = run.asked.invocation.session_id
         if session_id not in self._active:
             return None
@@ -250,6 +255,10 @@ class Engine:
         if run.asked.repeats(holder.asked):
             return running
         raise self._busy(session_id)
+
+    def _check_home(self) -> None:
+        if self._home is not None:
+            self._home.check()
 
     def _busy(self, session_id: str) -> Busy:
         running, run = self._active[session_id]

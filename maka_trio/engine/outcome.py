@@ -24,7 +24,7 @@ from maka_trio.errors import (
     ToolOutcomeUnknown,
 )
 from maka_trio.facts.outcome import Cancelled, Completed, Failed, FailureClass, InvocationOutcome
-from maka_trio.tools.failure import bounded
+from maka_trio.tools.failure import bounded, text_of
 
 _CLASSES: tuple[tuple[type[MakaError], FailureClass], ...] = (
     (Busy, FailureClass.SESSION_BUSY),
@@ -71,8 +71,9 @@ def outcome_of(error: BaseException | None, *, unsettled: bool) -> InvocationOut
 
 
 def message_of(error: BaseException) -> str | None:
-    """The error's text as a fact keeps it: bounded, and encodable whatever it is."""
-    return bounded(str(error), limits.FAILURE_MESSAGE_CHARACTERS) or None
+    """The error's text as a fact keeps it: bounded, encodable whatever it is, with the class where it is not ours."""
+    words = str(error) if isinstance(error, MakaError) else text_of(error)
+    return bounded(words, limits.FAILURE_MESSAGE_CHARACTERS) or None
 
 
 def error_of(outcome: InvocationOutcome) -> MakaError | None:

@@ -18,7 +18,7 @@ from maka_trio.facts.message import UserMessage
 from maka_trio.log.event_log import EventLog
 from maka_trio.log.follow import Follower
 from maka_trio.log.invocations import InvocationRecord
-from maka_trio.scopes import Latch
+from maka_trio.scopes import Home, Latch
 
 
 class RunEvents:
@@ -78,6 +78,7 @@ class RunningInvocation:
     def __init__(self, log: EventLog, invocation: Invocation, steering: Steering, message_bytes: int) -> None:
         self.invocation = invocation
         self.scope = trio.CancelScope()
+        self._home = Home("the run")
         self._log = log
         self._steering = steering
         self._message_bytes = message_bytes
@@ -106,6 +107,7 @@ class RunningInvocation:
             RunCancelled: the run was cancelled.
             RunError, ModelError, ToolError, CommitError, StoreError: what the run failed with.
         """
+        self._home.check()
         await self._finished.wait()
         self._raise_failure()
 

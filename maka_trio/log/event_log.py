@@ -32,6 +32,7 @@ from maka_trio.log.readers import InlineReaders, Readers, ReaderThreads
 from maka_trio.log.store import Store
 from maka_trio.log.writer import Committer, InlineCommitter, WriterThread
 from maka_trio.recovery import End, host_stopped
+from maka_trio.scopes import Home
 
 T = TypeVar("T")
 
@@ -59,6 +60,7 @@ class EventLog(Questions, EventSink):
         self.path = store.path
         self.name = str(store.path) if store.path is not None else f"{MEMORY} {new_id()}"
         self._store = store
+        self._home = Home("the log")
         self._hub = Hub()
         self._root = store.root
         self._heads: OrderedDict[str, Position] = OrderedDict()
@@ -137,6 +139,7 @@ class EventLog(Questions, EventSink):
     def _check_open(self) -> None:
         if self._closing:
             raise LogClosed("the log is closed")
+        self._home.check()
 
     def _publish(self, commit: Commit) -> None:
         self._root = commit.root

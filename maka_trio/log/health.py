@@ -199,6 +199,9 @@ def _log(path: Path) -> Iterator[Finding]:
     if not path.exists():
         yield Finding("log", Verdict.NOTE, f"{str(path)!r} is not there; opening it creates it")
         return
+    if not path.is_file():
+        yield Finding("log", Verdict.BAD, f"{str(path)!r} is not a regular file", "name another file")
+        return
     acknowledged = read_mark(lock_path(path))
     owner = _owner(lock_path(path))
     yield Finding("owner", Verdict.GOOD, f"process {owner} has it open" if owner else "nobody has it open")

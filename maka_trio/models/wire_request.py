@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 import httpx
+import trio
 
 from maka_trio import limits
 from maka_trio.errors import AdapterError, InvalidInput
@@ -102,11 +103,20 @@ async def resolve(auth: ProviderAuth) -> Credentials:
     try:
         answer: object = auth()
         credentials = await answer if inspect.isawaitable(answer) else answer
-    except Exception as error:
+    except BaseException as error:  # whatever it lets out, other runs must not suffer for it
+        if _is_not_its_own(error):
+            raise
         raise AdapterError(f"resolving the credentials failed with {type(error).__name__}") from None
     if not isinstance(credentials, (ApiKey, RequestHeaders)):
         raise AdapterError(f"auth returned {type(credentials).__name__}, not ApiKey or RequestHeaders")
     return credentials
+
+
+def _is_not_its_own(error: BaseException) -> bool:
+    """What ends the task, or the program, that asks."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_not_its_own(inner) for inner in error.exceptions)
+    return isinstance(error, (trio.Cancelled, KeyboardInterrupt, SystemExit, GeneratorExit))
 
 
 def request_headers(given: Iterable[tuple[str, str]], *, host: bytes, length: int) -> Headers:

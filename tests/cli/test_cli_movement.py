@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -107,6 +109,15 @@ async def test_the_doctor_looks_at_everything(path: Path, here: Here) -> None:
     assert sqlite3.sqlite_version in shown.out
     bad = [line for line in lines if line["verdict"] == "bad" and line["subject"] in ("log", "permissions", "owner")]
     assert bad == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_the_doctor_waits_for_nothing(make: Callable[[Path], None], here: Here, tmp_path: Path) -> None:
+    """What is no file is named, where opening it would wait for somebody to write into it."""
+    make(tmp_path / "thing")
+    shown = here("doctor", tmp_path / "thing")
+    assert shown.status == 1
+    assert "not a regular file" in shown.out
 
 
 async def test_the_doctor_sees_the_owner_without_being_in_its_way(path: Path, here: Here) -> None:

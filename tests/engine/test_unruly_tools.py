@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 import trio
 
 from maka_trio import facts
-from maka_trio.errors import AdapterError, CleanupUnconfirmed
+from maka_trio.errors import AdapterError, CleanupUnconfirmed, InvalidInput
 from maka_trio.facts.event import InvocationEnded, ModelInterrupted
-from maka_trio.facts.outcome import Failed, FailureClass, InterruptionStatus
+from maka_trio.facts.outcome import Completed, Failed, FailureClass, InterruptionStatus
+from maka_trio.request import ApiKey
 from maka_trio.testing import Gate
 from maka_trio.testing.checks import lawful
 from maka_trio.tools import ToolCall
@@ -60,6 +63,73 @@ async def test_an_exception_that_no_tool_may_raise_seals_its_run_and_leaves_the_
         assert isinstance(outcome, Failed)
         assert outcome.failure_class is FailureClass.OUTCOME_UNKNOWN
         assert await lawful(it.log) == []
+
+
+async def test_a_tool_that_ends_the_program_ends_it_with_its_status(tmp_path: Path) -> None:
+    """The run is sealed first and says what came, and `sys.exit` leaves the engine's block as it is, not as a group."""
+
+    async def leave(value: Any, call: ToolCall) -> None:
+        sys.exit(3)
+
+    with pytest.raises(SystemExit) as caught:
+        async with scene(tmp_path) as it:
+            it.provider.call_tools(("leave", {}))
+            await it.engine.run(it.input(tools=[registration("leave", leave)]))
+    assert caught.value.code == 3
+    async with scene(tmp_path) as it:
+        assert await ends(it, "session") == Failed(FailureClass.OUTCOME_UNKNOWN, "SystemExit: 3")
+        assert await lawful(it.log) == []
+
+
+async def test_a_login_that_lets_out_what_it_may_not_fails_its_run_alone(tmp_path: Path) -> None:
+    """Another session goes on, and the run ends with one plain error."""
+    begun, go_on = trio.Event(), trio.Event()
+
+    async def login() -> ApiKey:
+        await begun.wait()
+        raise asyncio.CancelledError
+
+    async def returns(value: Any, call: ToolCall) -> str:
+        begun.set()
+        await go_on.wait()
+        return "unharmed"
+
+    async with scene(tmp_path) as it:
+        it.provider.call_tools(("returns", {}))
+        it.provider.say("done")
+        innocent = await it.engine.start(it.input(session="innocent", tools=[registration("returns", returns)]))
+        with pytest.raises(AdapterError, match="CancelledError"):
+            await it.engine.run(it.input(session="guilty", provider=it.provider.config(auth=login)))
+        go_on.set()
+        await innocent.wait()
+        assert isinstance(await ends(it, "innocent"), Completed)
+        assert await lawful(it.log) == []
+
+
+async def test_another_trio_run_is_refused_and_hangs_nowhere(tmp_path: Path) -> None:
+    """An engine, its log and its handles belong to the run they were made in; called from another, they say so."""
+    async with scene(tmp_path) as it:
+        it.provider.say("one")
+        run_input = it.input()
+        running = await it.engine.start(run_input)
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: it.engine.run(it.input(session="other")),
+            it.engine.drain,
+            lambda: it.engine.wait_idle("session"),
+            running.wait,
+            it.log.recover,
+            it.log.head,
+            lambda: it.log.prefix(100, 10_000),
+        ]
+
+        async def elsewhere() -> None:
+            for call in calls:
+                with pytest.raises(InvalidInput, match="another trio run"):
+                    await call()
+
+        await trio.to_thread.run_sync(trio.run, elsewhere)
+        await running.wait()
+        assert await it.story("other") == ""
 
 
 async def test_a_tool_that_leaves_a_nursery_open_ends_its_run_with_one_plain_error(tmp_path: Path) -> None:

@@ -197,6 +197,18 @@ async def test_a_login_that_fails_in_tasks_is_one_plain_error(server: RawServer)
     assert_clean(shown(caught.value))
 
 
+async def test_a_login_that_ends_the_program_is_let_through(server: RawServer) -> None:
+    """Ctrl-C is nobody's failed login."""
+
+    async def login() -> Credentials:
+        await trio.lowlevel.checkpoint()
+        raise BaseExceptionGroup("", [KeyboardInterrupt()])
+
+    with pytest.raises(KeyboardInterrupt):
+        async with executor().stream(request(server.base_url, auth=login)) as stream:
+            await anext(stream)
+
+
 @pytest.mark.parametrize("answer", [None, "sk-plain", {"authorization": KEY}, b""])
 async def test_a_login_returns_credentials(server: RawServer, answer: object) -> None:
     """Anything else is named by its type alone."""
