@@ -2,7 +2,8 @@
 
 The lock is `flock` on a file beside the log. The kernel frees it when its holder dies, so no age or process id is
 ever consulted. A lock on a file without a name protects nothing: the file stays, unless its holder made it and no log
-was opened by it, and who has locked one looks whether it still has its name. Knows nothing of SQLite.
+was opened by it, and who has locked one looks whether it still has its name. A forked child gives it up. Knows nothing
+of SQLite.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import fcntl
 import os
 import stat
 from pathlib import Path
+from typing import Final
+from weakref import WeakSet
 
 from maka_trio.errors import LogInUse, LogUnsupported
 from maka_trio.log.mark import Mark
@@ -100,6 +103,7 @@ class Lease:
             raise
 
         self.acknowledged = self._mark.read()
+        _held.add(self)
 
     def acknowledge(self, sequence: int) -> None:
         """Note that events up to a sequence are durable, before anybody is told so."""
@@ -119,6 +123,24 @@ class Lease:
             finally:
                 os.close(self._descriptor)
                 self._descriptor = -1
+
+    def leave_to_parent(self) -> None:
+        """Let go of it in a child of the process that holds it, which is not to release it."""
+        self._mark.close()  # has a descriptor of its own
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+_held: Final[WeakSet[Lease]] = WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    """A forked child shares its parent's locks, and one that outlives the parent would keep them."""
+    for lease in [lease for lease in _held if lease._descriptor >= 0]:
+        lease.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)
 
 
 def _lock(path: Path) -> tuple[int, bool]:

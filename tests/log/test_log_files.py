@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -33,6 +34,18 @@ else:
     print("open", flush=True)
     sys.stdin.read()
     store.close()
+"""
+
+
+FORKER = """
+import os, signal, sys
+from pathlib import Path
+from maka_trio.log.store import Store
+store = Store.open(Path(sys.argv[1]))
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    signal.alarm(300)
+signal.pause()
 """
 
 
@@ -89,6 +102,21 @@ def test_second_owner_in_another_process(path: Path) -> None:
     owner.kill()
     owner.communicate()
     Store.open(path).close()
+
+
+def test_a_forked_child_does_not_own_what_its_parent_owns(path: Path) -> None:
+    """While the parent lives the log has an owner; killed, it has none, though workers that it forked live on."""
+    parent = subprocess.Popen([sys.executable, "-c", FORKER, str(path)], stdout=subprocess.PIPE, text=True)
+    child = int(first_line(parent))
+    try:
+        with pytest.raises(LogInUse):
+            Store.open(path)
+        parent.kill()
+        parent.wait()
+        Store.open(path).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.communicate()
 
 
 def test_many_openers_of_a_new_log(path: Path) -> None:
