@@ -15,6 +15,7 @@ from maka_trio.code.turn import Write
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import check_integer
 from maka_trio.records import frozen
+from maka_trio.scopes import Home
 
 MOST: Final = 4096
 
@@ -48,7 +49,7 @@ class CodeStatistics:
 
 
 class CodeExecutor:
-    """Runs programs within their limits; engines may share one.
+    """Runs programs within their limits; engines of one trio run may share one.
 
     Making one needs no interpreter. Running a program does, and says so where the extra `code` is not installed.
 
@@ -84,6 +85,7 @@ class CodeExecutor:
         self._interpreters = interpreters if interpreters is not None else PythonInterpreters()
         self._threads = trio.CapacityLimiter(count)
         self._live_cells = live_cells
+        self._home: Home | None = None
         self._live = self._started = self._ended = self._tool_calls = 0
 
     def require(self) -> None:
@@ -99,7 +101,14 @@ class CodeExecutor:
         return self._live < self._live_cells
 
     async def run(self, program: str, functions: CellFunctions, *, write: Write) -> CellEnd:
-        """Run a program to its end; see `sandbox.run_cell`."""
+        """Run a program to its end; see `sandbox.run_cell`.
+
+        Raises:
+            InvalidInput: programs of another trio run are running.
+        """
+        if self._home is None or not self._live:
+            self._home = Home("this CodeExecutor")
+        self._home.check()
         self._live += 1
         self._started += 1
         try:

@@ -25,6 +25,7 @@ from maka_trio.protocol.adapter import Adapter
 from maka_trio.protocol.registry import adapter_for
 from maka_trio.records import frozen
 from maka_trio.request import ApiKey, ModelRequest, ProviderConfig, RequestHeaders
+from maka_trio.scopes import Home
 
 
 @frozen(eq=False)
@@ -59,7 +60,8 @@ class ModelExecutor:
     """Sends model requests, any number at once.
 
     As an async context manager it keeps unused connections for the next request and closes them at the end. It
-    works without being entered too; then each request opens a connection of its own and leaves nothing open.
+    works without being entered too; then each request opens a connection of its own and leaves nothing open. What
+    was entered is used in that trio run.
 
     Args:
         idle_timeout: seconds of provider silence (connecting, sending, waiting for headers or the next bytes)
@@ -91,6 +93,7 @@ class ModelExecutor:
         self._given: dict[str, AdapterBinding] = {}
         self._streams: set[ModelStream] = set()
         self._held: list[HttpTransport] = []
+        self._home: Home | None = None
         self._closed = False
 
     # --- lifetime ---
@@ -100,6 +103,7 @@ class ModelExecutor:
         self._check_open()
         if self._held:
             raise InvalidInput("this ModelExecutor was entered already")
+        self._home = Home("this ModelExecutor")
         self._held = list(self._transports())
         for transport in self._held:
             transport.hold()
@@ -134,6 +138,8 @@ class ModelExecutor:
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidInput("this ModelExecutor is closed")
+        if self._home is not None:
+            self._home.check()
 
     # --- sharing ---
 
@@ -161,7 +167,7 @@ class ModelExecutor:
                 raise InvalidInput(f"{name!r} needs an AdapterBinding of the adapter with that name")
         other = copy.copy(self)
         other._given = {**self._given, **bindings}
-        other._streams, other._held, other._closed = set(), [], False
+        other._streams, other._held, other._home, other._closed = set(), [], None, False
         return other
 
     # --- streams ---

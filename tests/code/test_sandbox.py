@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from maka_trio.code.executor import CodeExecutor
 from maka_trio.code.outcome import ProgramError, ProgramFault, ProgramValue
-from maka_trio.code.sandbox import CellFunctions, Exit, run_cell
+from maka_trio.code.sandbox import CellEnd, CellFunctions, Exit, run_cell
 from maka_trio.code.worker import Worker
 from maka_trio.errors import CleanupUnconfirmed, CommitUnknown, InvalidInput, ToolFailed
 from tests.code.cell import CellLimits, Output, children_of, fault_of, run, value_of, workers
@@ -392,7 +394,7 @@ async def test_a_worker_inherits_nothing_and_has_the_kernels_limits() -> None:
 HOST = """
 import sys, trio
 sys.path.insert(0, {root!r})
-from maka_trio.code.sandbox import CellFunctions, Exit, run_cell
+from maka_trio.code.sandbox import CellEnd, CellFunctions, Exit, run_cell
 from maka_trio.code.cell_limits import CellLimits
 
 async def forever(arguments):
@@ -445,6 +447,34 @@ sysconfig.get_config_vars = lambda *names: (asked.append(threading.current_threa
 trio.run(run_cell, "1", CellFunctions(), CellLimits())
 assert asked[0] is threading.main_thread(), asked
 """
+
+
+async def test_an_executor_runs_programs_of_one_trio_run_at_a_time() -> None:
+    """Their turns are handed on within a run; programs of another one would wait for ever for theirs."""
+    code, began, go_on = CodeExecutor(), trio.Event(), trio.Event()
+
+    async def hold(arguments: Any) -> str:
+        began.set()
+        await go_on.wait()
+        return "null"
+
+    def program(text: str) -> Callable[[], Awaitable[CellEnd]]:
+        functions = CellFunctions({"hold": hold}, {})
+        return lambda: code.run(text, functions, write=Output().write)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(program("await hold()"))
+        await began.wait()
+
+        async def elsewhere() -> None:
+            with pytest.raises(InvalidInput, match="another trio run"):
+                await program("1")()
+
+        await trio.to_thread.run_sync(trio.run, elsewhere)
+        go_on.set()
+    ended = await trio.to_thread.run_sync(trio.run, program("2"))
+    assert ended.result == ProgramValue(2)
+    assert code.statistics().ended == 2
 
 
 def test_the_first_programs_of_a_process_may_start_at_the_same_moment() -> None:

@@ -240,6 +240,20 @@ async def test_a_cancelled_block_closes_all_the_same(server: RawServer) -> None:
         assert models.statistics().open_connections == 0
 
 
+async def test_what_was_entered_in_one_run_is_refused_in_another(server: RawServer) -> None:
+    """Its connections wake the tasks of its own run. It says so, and goes on working there."""
+    async with executor() as models:
+
+        async def elsewhere() -> None:
+            with pytest.raises(InvalidInput, match="another trio run"):
+                async with models.stream(request(server.base_url)):
+                    raise AssertionError("it was opened")
+
+        await trio.to_thread.run_sync(trio.run, elsewhere)
+        async with models.stream(request(server.base_url)):
+            assert models.statistics().open_streams == 1
+
+
 def test_an_executor_serves_one_run_after_another() -> None:
     """Nothing of it is tied to the event loop that used it first."""
     models = executor()
