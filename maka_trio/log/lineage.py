@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 
 import attrs
 
-from maka_trio.errors import InvalidInput, LogCorrupt, ReconciliationRequired
+from maka_trio.errors import InvalidInput, LogCorrupt, ReconciliationRequired, SessionDeleted
 from maka_trio.facts.bounds import excerpt
 from maka_trio.facts.continuation import RunBoundary
 from maka_trio.facts.prefix import chain_next, chain_start, chain_text
@@ -20,6 +20,7 @@ from maka_trio.facts.scope import Lineage, Session
 from maka_trio.log.deletion import refuse_deleted
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import EventRow, SessionHead, session_head, session_rows
+from maka_trio.log.stub import is_stub
 from maka_trio.records import frozen
 
 _SPANS = "SELECT id, opened, ended, continues FROM invocations WHERE "
@@ -137,13 +138,21 @@ def events_between(reader: Reader, session_id: str, first: int, last: int, count
 
     Raises:
         LogCorrupt: one cannot be read.
+        SessionDeleted: one has lost its body, perhaps since the reader met it.
     """
     with reader.snapshot() as connection:
         session = session_head(connection, session_id)
         if session is None:
             return []
         rows = takewhile(lambda row: row.sequence <= last, session_rows(connection, session, max(first - 1, 0)))
-        return [(row.sequence, reader.bytes_of(row)) for row in islice(rows, count)]
+        return [(row.sequence, _whole(reader, row, session_id)) for row in islice(rows, count)]
+
+
+def _whole(reader: Reader, row: EventRow, session_id: str) -> bytes:
+    whole = reader.bytes_of(row)
+    if is_stub(row.body):
+        raise SessionDeleted(f"the bodies of session {excerpt(session_id)} were deleted", session_id=session_id)
+    return whole
 
 
 def lineage_end(reader: Reader, scope: Lineage) -> tuple[int, bytes]:
