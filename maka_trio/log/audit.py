@@ -23,7 +23,7 @@ from maka_trio.log.chains import Chains
 from maka_trio.log.evidence import kept_of_deleted, wrong_beside, wrong_with_stub
 from maka_trio.log.faults import error_name, translated
 from maka_trio.log.reader import Reader
-from maka_trio.log.rows import OBSERVED, Identities, Row, event_bytes, stored_event
+from maka_trio.log.rows import OBSERVED, Identities, Row, event_bytes, last_sequence, stored_event
 from maka_trio.log.salvage import Values, at_one_moment, rows_after
 from maka_trio.log.stub import is_stub
 from maka_trio.records import frozen
@@ -289,7 +289,10 @@ class Auditor:
         chains = self.chains.known(row.session)
         return Found(row.sequence, words, stored, body, session_id, row.session_digest, chains)
 
-    def lost(self, reader: Reader) -> list[str]:
-        """What sessions say of their ends that the events do not show. After the last page."""
-        with translated("reading the log"):
-            return self.chains.lost(reader.connection)
+    def lost(self, reader: Reader, end: int) -> list[str]:
+        """What sessions say of their ends that the events do not show. After the last page.
+
+        Nothing where the log does not end with sequence `end` any more.
+        """
+        with translated("reading the log"), at_one_moment(reader.connection):
+            return self.chains.lost(reader.connection) if last_sequence(reader.connection) == end else []

@@ -7,6 +7,7 @@ invocations and the conversations of the sessions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -200,8 +201,9 @@ class Verification:
                 self.high_water + 1,
                 f"the log ends at event {self.high_water}, and events up to {self._acknowledged} were acknowledged",
             )
-        if self._session_id is None and not self._all_lawless and self.high_water == self._end():
-            for words in self._ask(self._audit.lost):
+        end = self.high_water
+        if self._session_id is None and not self._all_lawless and end is not None and end == self._end():
+            for words in self._ask(partial(self._audit.lost, end=end)):
                 yield Violation(_EVIDENCE, None, words)
 
     def _again(self, session_id: str, first: int, last: int) -> Iterator[tuple[int, bytes]]:
