@@ -267,8 +267,11 @@ def sync_folder(folder: Path) -> None:
 
 def recognise(path: Path, *, known: bool = False) -> None:
     """Judge a file by its header, without SQLite, which would recover or checkpoint what is not ours to touch."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError as error:
+        raise os_error(error, f"cannot read {str(path)!r}") from error
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         if known:
             raise LogCorrupt(f"{str(path)!r} was a log; its first page is damaged or gone", sequence=1)

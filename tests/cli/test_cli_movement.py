@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +120,29 @@ def test_the_doctor_waits_for_nothing(make: Callable[[Path], None], here: Here, 
     shown = here("doctor", tmp_path / "thing")
     assert shown.status == 1
     assert "not a regular file" in shown.out
+
+
+@pytest.mark.parametrize("command", ["doctor", "verify", "log", "export"])
+async def test_a_log_that_may_not_be_read_is_told_as_such(
+    command: str, path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line that names it; the doctor, too, comes to its end."""
+    opened = Path.open
+
+    def refused(self: Path, *arguments: Any, **settings: Any) -> Any:
+        if self == path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return opened(self, *arguments, **settings)
+
+    monkeypatch.setattr(Path, "open", refused)
+    shown = here(command, path)
+    assert shown.status == 1
+    said = f"cannot read {str(path)!r}: Permission denied"
+    if command == "doctor":
+        assert f"log: {said}" in shown.out
+        assert shown.err == ""
+    else:
+        assert (shown.out, shown.err) == ("", f"maka-trio: {said}\n")
 
 
 async def test_the_doctor_sees_the_owner_without_being_in_its_way(path: Path, here: Here) -> None:
