@@ -196,7 +196,8 @@ class Engine:
     async def drain(self) -> None:
         """Admit no more runs and wait for all, also for those whose callers are gone. Cancels nothing.
 
-        `statistics` says which runs and operations it still waits for.
+        `statistics` says which runs and operations it still waits for. Not for a tool of such a run, nor is
+        `wait_idle`: it would wait for itself.
         """
         self._check_home()
         self._draining = True

@@ -103,6 +103,8 @@ class RunningInvocation:
     async def wait(self) -> None:
         """Wait until the run has ended. Cancelling the wait does not cancel the run.
 
+        Not for a tool of the run, which would wait for itself.
+
         Raises:
             RunCancelled: the run was cancelled.
             RunError, ModelError, ToolError, CommitError, StoreError: what the run failed with.
