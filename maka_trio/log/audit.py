@@ -168,7 +168,7 @@ def up_to(page: Page, last: int) -> Page:
     for seen in page:
         if sequence_of(seen) <= last:
             cut.append(seen)
-        elif isinstance(seen, SeenStep):
+        elif isinstance(seen, SeenStep) and seen.rows[0][0] <= last:
             cut += [one for one in seen.each() if sequence_of(one) <= last]
     return cut
 

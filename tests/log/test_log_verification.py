@@ -215,13 +215,13 @@ def compare_ways(log: Opened, part: int) -> None:
 
 
 def test_sound_log_is_taken_by_the_short_way(log: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Observations are not taken one by one and no event is made of them, in the whole log and in one session of it."""
+    """Observations are not taken one by one and no event is made of them, in the whole log and in each session."""
     made: list[str] = []
     each, fact = audit.SeenStep.each, streamed.StreamedText.fact
     monkeypatch.setattr(audit.SeenStep, "each", lambda self: made.append(self.stream.step_id) or each(self))
     monkeypatch.setattr(streamed.StreamedText, "fact", lambda self: made.append(self.step_id) or fact(self))
     assert sum(b"part_delta" in body for (body,) in log.connection.execute("SELECT body FROM events")) > 10
-    for session in (None, "session 1"):
+    for session in (None, "session 0", "session 1"):
         assert len(log.verify(session)) == 1
         assert made == []
 
