@@ -35,7 +35,7 @@ from maka_trio.facts.identity import CodeMode, HostSdk, Invocation, Provider, pr
 from maka_trio.facts.model import ModelToolCall
 from maka_trio.facts.prefix import chain_both, chain_start
 from maka_trio.facts.scope import Scope, Session
-from maka_trio.facts.streamed import Observed, StreamedText, TextStream
+from maka_trio.facts.streamed import Streamed, StreamedTexts
 from maka_trio.records import define
 from maka_trio.steps import StepBuilder
 
@@ -62,26 +62,19 @@ class StepBook:
 
     purpose: StepPurpose
     builder: StepBuilder
-    observed: int = 0
+    observed: bool = False
     ended: bool = False
     completed: bool = False
 
-    def take(self, observed: Observed) -> None:
-        """Take an observation. A builder that refuses it stays void: whatever completes the step has another source."""
-        self.observed += 1
+    def take(self, events: Sequence[Streamed]) -> None:
+        """Take observations. A builder that refuses one stays void: whatever completes the step has another source."""
+        self.observed = True
         try:
-            if isinstance(observed, StreamedText):
-                self.builder.push_texts(observed.part_id, (observed.text,))
-            else:
-                self.builder.push(observed.event)
-        except AdapterError:
-            return
-
-    def take_texts(self, part_id: str, texts: Sequence[str]) -> None:
-        """Take deltas of text, as `take` does."""
-        self.observed += len(texts)
-        try:
-            self.builder.push_texts(part_id, texts)
+            for event in events:
+                if isinstance(event, StreamedTexts):
+                    self.builder.push_texts(event.part_id, event.texts)
+                else:
+                    self.builder.push(event)
         except AdapterError:
             return
 
@@ -159,7 +152,7 @@ class RunBook:
     def _observe(self, fact: ModelObserved) -> None:
         step = self.steps.get(fact.step_id)
         if step is not None and not step.ended:
-            step.take(fact)
+            step.take((fact.event,))
 
     def end_step(self, step_id: str) -> StepBook | None:
         """Let a step have ended; None if there is none that had not."""
@@ -228,17 +221,6 @@ class Book:
             book = self._sessions[session_id] = SessionBook(chain_start(Session(session_id)), history=history)
         return book
 
-    def enter_observation(
-        self, sequence: int, invocation: Invocation, observed: Observed, chains: tuple[bytes, bytes]
-    ) -> bool:
-        """Take in an observation that is in its place beyond doubt; whether it was."""
-        step = self.open_step(sequence, invocation, observed.step_id)
-        if step is None:
-            return False
-        step.take(observed)
-        self.advance(sequence, invocation, chains)
-        return True
-
     def open_step(self, sequence: int, invocation: Invocation, step_id: str) -> StepBook | None:
         """The step of which there may be an observation at a sequence, if there is no doubt about that."""
         run = self._open.get(invocation.invocation_id)
@@ -247,16 +229,16 @@ class Book:
         step = run.steps.get(step_id)
         return None if step is None or step.ended or sequence <= self.high_water else step
 
-    def enter_texts(
+    def enter_observations(
         self,
         last: int,
         invocation: Invocation,
-        stream: TextStream,
-        texts: Sequence[str],
+        step_id: str,
+        events: Sequence[Streamed],
         chains: tuple[bytes, bytes],
     ) -> None:
-        """Take in deltas of text of an open step, the last of them at sequence `last`."""
-        self._open[invocation.invocation_id].steps[stream.step_id].take_texts(stream.part_id, texts)
+        """Take in observations of an open step, the last of them at sequence `last`."""
+        self._open[invocation.invocation_id].steps[step_id].take(events)
         self.advance(last, invocation, chains)
 
     def advance(self, sequence: int, invocation: Invocation, chains: tuple[bytes, bytes]) -> None:

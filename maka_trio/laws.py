@@ -38,7 +38,7 @@ from maka_trio.facts.model import ModelStep, ToolResultPart
 from maka_trio.facts.outcome import Failed, FailureClass
 from maka_trio.facts.prefix import chain_text
 from maka_trio.facts.scope import Root, Scope, Session
-from maka_trio.facts.streamed import Observed, TextStream
+from maka_trio.facts.streamed import Streamed
 from maka_trio.history import History
 from maka_trio.lawbook import Book, HistoryFold, RunBook
 from maka_trio.records import frozen
@@ -350,30 +350,20 @@ class LawChecker:
         self._book.enter(stored, chains)
         return found
 
-    def push_observation(
-        self, sequence: int, invocation: Invocation, observed: Observed, chains: tuple[bytes, bytes]
-    ) -> bool:
-        """Take an observation by a short way, whose digests the caller has verified.
+    def may_observe(self, first: int, invocation: Invocation, step_id: str) -> bool:
+        """Whether observations of a step from sequence `first` on are lawful beyond doubt."""
+        return self._book.open_step(first, invocation, step_id) is not None
 
-        Returns:
-            Whether it is lawful. If not, or if that is not so plain, nothing was taken, and `push` says more.
-        """
-        return self._book.enter_observation(sequence, invocation, observed, chains)
-
-    def push_texts(
+    def push_observations(
         self,
         last: int,
         invocation: Invocation,
-        stream: TextStream,
-        texts: Sequence[str],
+        step_id: str,
+        events: Sequence[Streamed],
         chains: tuple[bytes, bytes],
     ) -> None:
-        """Take deltas of text that `may_stream`, the last of them at sequence `last`, with these digests after it."""
-        self._book.enter_texts(last, invocation, stream, texts, chains)
-
-    def may_stream(self, first: int, invocation: Invocation, stream: TextStream) -> bool:
-        """Whether deltas of text from sequence `first` on are lawful beyond doubt."""
-        return self._book.open_step(first, invocation, stream.step_id) is not None
+        """Take what `may_observe` allows, the last of it at sequence `last`, with these verified digests after it."""
+        self._book.enter_observations(last, invocation, step_id, events, chains)
 
     def _push_stub(self, stored: StoredEvent, stub: BodyDeleted, chains: tuple[bytes, bytes] | None) -> list[Violation]:
         found = [Violation(law, stored.sequence, words) for law, words in broken_by_stub(self._book, stored, stub)]

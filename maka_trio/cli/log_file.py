@@ -54,8 +54,8 @@ class LogFile:
             raise LogUnsupported(f"{str(path)!r} is not a regular file")
         self.path = path.resolve()
         recognise(path, known=lock_path(self.path).exists())
-        self._copy: tuple[sqlite3.Connection, State] | None = None
-        self._drop_copy: Callable[[], object] = lambda: None
+        self._kept: tuple[sqlite3.Connection, State] | None = None
+        self._drop_kept: Callable[[], object] = lambda: None
 
     def head(self, session_id: str | None = None) -> Head:
         """Where the log, or a session of it, ends now."""
@@ -103,19 +103,20 @@ class LogFile:
 
     @contextmanager
     def _connected(self, state: State | None) -> Generator[sqlite3.Connection, None, None]:
-        if state is not None and _has_wal(self.path):
-            yield self._copied(state)
+        if state is not None:
+            yield self._alone(state)
             return
-        with closing(open_reader(self.path) if state is None else open_immutable(self.path)) as connection:
+        with closing(open_reader(self.path)) as connection:  # one that is kept would be in the way of the owner's end
             yield connection
 
-    def _copied(self, state: State) -> sqlite3.Connection:
-        """A connection to the copy that was made of the files in this state."""
-        if self._copy is None or self._copy[1] != state:
-            self._drop_copy()
-            self._copy = open_copy(self.path)
-            self._drop_copy = weakref.finalize(self, self._copy[0].close)
-        connection = self._copy[0]
+    def _alone(self, state: State) -> sqlite3.Connection:
+        """A connection to the files in this state, or to a copy of them, which is kept for as long as they stay so."""
+        if self._kept is None or self._kept[1] != state:
+            self._drop_kept()
+            kept = open_copy(self.path) if _has_wal(self.path) else (open_immutable(self.path), state)
+            self._kept = kept
+            self._drop_kept = weakref.finalize(self, kept[0].close)
+        connection = self._kept[0]
         connection.text_factory = str  # a question may have changed it
         return connection
 

@@ -272,6 +272,7 @@ def decode(data: bytes, kind: type[T] | Any, *, what: str) -> Any:
 
 
 _encode_fact = encoder(Fact)
+_encode_invocation = encoder(Invocation)
 _IN_ORDER = msgspec.json.Encoder()
 
 
@@ -309,7 +310,7 @@ def decode_fact(data: bytes) -> Fact:
 
 def encode_invocation(invocation: Invocation) -> bytes:
     """Canonical bytes of an identity."""
-    return encode(invocation, Invocation)
+    return _encode_invocation(invocation)
 
 
 def join_event(event_id: str, recorded_at: int, invocation: bytes, fact: bytes) -> bytes:

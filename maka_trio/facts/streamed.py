@@ -26,7 +26,7 @@ from maka_trio.facts.model import (
 )
 from maka_trio.limits import IDENTITY_BYTES
 
-_TEXT: Final = b'},"kind":"part_delta"}'
+_TEXT_END: Final = b'},"kind":"part_delta"}'
 _OFTEN: Final = 256
 _OFTEN_BYTES: Final = 256
 """How many events are remembered, and how large they may be."""
@@ -68,35 +68,6 @@ class StreamedText(msgspec.Struct, gc=False):
 
 Observed: TypeAlias = ModelObserved | StreamedText
 """An observation, as the value of its own or by the short way."""
-
-
-class TextStream:
-    """A part of a step as it streams. Its deltas differ in their text alone, so only that is decoded.
-
-    Args:
-        delta: one of its deltas.
-    """
-
-    __slots__ = ("_from", "_head", "_tail", "_to", "part_id", "step_id")
-
-    def __init__(self, delta: StreamedText) -> None:
-        self.step_id, self.part_id = delta.step_id, delta.part_id
-        self._head = b'{"event":{"data":{"id":%b,"text":"' % _ENCODER.encode(delta.part_id)
-        self._tail = b'"},"kind":"part_delta"},"kind":"model_observed","step_id":%b}' % _ENCODER.encode(delta.step_id)
-        self._from, self._to = len(self._head) - 1, 1 - len(self._tail)
-
-    def text_of(self, body: bytes) -> str | None:
-        """The text of another delta, if these are the canonical bytes of one."""
-        if not (body.startswith(self._head) and body.endswith(self._tail)):
-            return None
-        try:
-            return _decoded_text(body[self._from : self._to])
-        except (msgspec.MsgspecError, UnicodeError):
-            return None
-
-    def delta(self, text: str) -> StreamedText:
-        """The delta of such a text."""
-        return StreamedText(self.step_id, self.part_id, text)
 
 
 # --- other observations -----------------------------------------------------------------------------------
@@ -170,6 +141,8 @@ _decoded_event: Final = msgspec.json.Decoder(_Started | _PartFinished | _Called 
 
 _BEFORE: Final = b'{"event":'
 _BETWEEN: Final = b',"kind":"model_observed","step_id":'
+_NO_HEAD: Final = b"\0"
+"""With which no JSON begins."""
 
 _often: dict[bytes, ModelEvent] = {}
 """Events that are said again and again, by their bytes: a part begins, a part ends, the answer ends."""
@@ -181,7 +154,7 @@ def short_observation(body: bytes) -> Observed | None:
     if not between:
         return None
     try:
-        if event.endswith(_TEXT):
+        if event.endswith(_TEXT_END):
             whole = _decoded_whole(body)
             data = whole.event.data
             return StreamedText(whole.step_id, data.id, data.text) if 0 < len(whole.step_id) <= _SURE_IDENTITY else None
@@ -202,3 +175,68 @@ def _event_in(data: bytes) -> ModelEvent:
             _often.clear()
         _often[data] = event
     return event
+
+
+# --- a step as it streams ---------------------------------------------------------------------------------
+
+
+class StreamedTexts(msgspec.Struct, gc=False):
+    """Deltas of one part, of text and nothing else, one after the other."""
+
+    part_id: str
+    texts: list[str]
+
+
+Streamed: TypeAlias = ModelEvent | StreamedTexts
+"""What a step was observed to say next: an event, or deltas of text."""
+
+
+class StepStream:
+    """A step as it is observed. Its observations end alike, and deltas of a part begin alike: only the rest is decoded.
+
+    Args:
+        step_id: of the step, as one of its observations has it.
+    """
+
+    __slots__ = ("_from", "_head", "_part_id", "_tail", "_text_tail", "_to", "step_id")
+
+    def __init__(self, step_id: str) -> None:
+        self.step_id = step_id
+        self._part_id = ""
+        self._head = _NO_HEAD
+        self._from = 0
+        self._tail = b"%b%b}" % (_BETWEEN, _ENCODER.encode(step_id))
+        self._text_tail = b'"%b%b' % (_TEXT_END, self._tail)
+        self._to = 1 - len(self._text_tail)
+
+    def text_of(self, body: bytes) -> str | None:
+        """The text of one more delta of the part that `begin` was last called for, if these are its canonical bytes."""
+        if not (body.startswith(self._head) and body.endswith(self._text_tail)):
+            return None
+        try:
+            return _decoded_text(body[self._from : self._to])
+        except (msgspec.MsgspecError, UnicodeError):
+            return None
+
+    def event_of(self, body: bytes) -> Streamed | None:
+        """What one more observation brings, if these are the canonical bytes of a usual one."""
+        text = self.text_of(body)
+        if text is not None:
+            return StreamedTexts(self._part_id, [text])
+        if not body.endswith(self._tail):
+            return None
+        event = body[: -len(self._tail)]
+        try:
+            if event.endswith(_TEXT_END):
+                data = _decoded_whole(body).event.data
+                return self.begin(StreamedText(self.step_id, data.id, data.text))
+            return _often.get(event) or _event_in(event)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, InvalidInput):
+            return None
+
+    def begin(self, delta: StreamedText) -> StreamedTexts:
+        """The first of some deltas of a part."""
+        self._part_id = delta.part_id
+        self._head = b'{"event":{"data":{"id":%b,"text":"' % _ENCODER.encode(delta.part_id)
+        self._from = len(self._head) - 1
+        return StreamedTexts(delta.part_id, [delta.text])

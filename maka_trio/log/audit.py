@@ -17,7 +17,7 @@ from maka_trio.facts.codec import decode_fact, join_event
 from maka_trio.facts.decoder import usual_fact
 from maka_trio.facts.event import ModelObserved, RuntimeEvent, StoredEvent
 from maka_trio.facts.identity import Invocation
-from maka_trio.facts.streamed import Observed, StreamedText, TextStream, short_observation
+from maka_trio.facts.streamed import Observed, StepStream, Streamed, StreamedText, StreamedTexts, short_observation
 from maka_trio.limits import CONTEXT_EVENTS, IDENTITY_BYTES
 from maka_trio.log.chains import Chains
 from maka_trio.log.evidence import kept_of_deleted, wrong_beside, wrong_with_stub
@@ -33,10 +33,7 @@ _SURE_IDENTITY: Final = IDENTITY_BYTES // 4
 
 
 class SeenObservation(msgspec.Struct, gc=False):
-    """A row of an observation with which nothing is wrong by itself.
-
-    Most rows are that, so no event is made of one unasked, and this is the kind of class that is made the fastest.
-    """
+    """A row of an observation with which nothing is wrong by itself."""
 
     values: Values
     invocation: Invocation
@@ -56,37 +53,56 @@ class SeenObservation(msgspec.Struct, gc=False):
         return StoredEvent(sequence, RuntimeEvent(event_id, recorded_at, self.invocation, fact))
 
 
-class SeenTexts(msgspec.Struct, gc=False):
-    """Rows of one text part as it streamed, one after the other, and nothing wrong with any of them by itself.
+class SeenStep(msgspec.Struct, gc=False):
+    """Rows of the observations of one step, one after the other, and nothing wrong with any of them by itself.
 
-    Most of most logs is that, so what is the same of all of them is looked at once.
+    Most of most logs is that, so what is the same of all of them is looked at once, no event is made of one unasked,
+    and this is the kind of class that is made the fastest. `events` are what they say, the texts of a part together.
     """
 
     rows: list[Values]
     invocation: Invocation
     identity: bytes
-    stream: TextStream
-    texts: list[str]
+    stream: StepStream
+    events: list[Streamed]
 
     def each(self) -> Iterator[SeenObservation]:
         """Every one of them by itself."""
-        for values, text in zip(self.rows, self.texts, strict=True):
-            yield SeenObservation(values, self.invocation, self.identity, self.stream.delta(text))
+        for values, observed in zip(self.rows, self._observed(), strict=True):
+            yield SeenObservation(values, self.invocation, self.identity, observed)
 
-    def goes_on(self, values: Values) -> bool:
-        """Take the next row, if it is another of them."""
-        _, row, kind, event_id, recorded_at, _, _, fact, session, _, _, operation_id = values
-        first = self.rows[0]
-        if row != first[1] or session != first[8] or kind != OBSERVED:
-            return False
-        if not _may_be_observed(event_id, recorded_at, fact, operation_id):
-            return False
-        text = self.stream.text_of(fact)
-        if text is None:
-            return False
-        self.rows.append(values)
-        self.texts.append(text)
-        return True
+    def _observed(self) -> Iterator[Observed]:
+        step_id = self.stream.step_id
+        for event in self.events:
+            if isinstance(event, StreamedTexts):
+                yield from [StreamedText(step_id, event.part_id, text) for text in event.texts]
+            else:
+                yield ModelObserved(step_id, event)
+
+    def take(self, rows: Sequence[Values | int], at: int) -> int:
+        """Take what goes on with the step, of the rows of a page from a place on. Returns the place where it ends."""
+        stream, events, first = self.stream, self.events, self.rows[0]
+        texts = events[-1].texts if isinstance(events[-1], StreamedTexts) else None
+        for place in range(at, len(rows)):
+            values = rows[place]
+            if isinstance(values, int):
+                return place
+            _, row, kind, event_id, recorded_at, _, _, fact, session, _, _, operation_id = values
+            if row != first[1] or session != first[8] or kind != OBSERVED:
+                return place
+            if not _may_be_observed(event_id, recorded_at, fact, operation_id):
+                return place
+            text = None if texts is None else stream.text_of(fact)
+            if texts is not None and text is not None:
+                texts.append(text)
+            else:
+                event = stream.event_of(fact)
+                if event is None:
+                    return place
+                events.append(event)
+                texts = event.texts if isinstance(event, StreamedTexts) else None
+            self.rows.append(values)
+        return len(rows)
 
 
 class SeenEvent(NamedTuple):
@@ -121,18 +137,18 @@ class SeenStub(NamedTuple):
 Seen: TypeAlias = SeenObservation | SeenEvent | SeenDamage | SeenStub | int
 """What was seen of an event; a bare sequence where the row cannot be read."""
 
-Page: TypeAlias = Sequence[Seen | SeenTexts]
+Page: TypeAlias = Sequence[Seen | SeenStep]
 """What was seen of the events of a page, in order."""
 
 
-def sequence_of(seen: Seen | SeenTexts) -> int:
+def sequence_of(seen: Seen | SeenStep) -> int:
     """Its sequence; the last where there are several."""
     return seen if isinstance(seen, int) else int(rows_of(seen)[-1][0])
 
 
-def rows_of(seen: Seen | SeenTexts) -> Sequence[Values]:
+def rows_of(seen: Seen | SeenStep) -> Sequence[Values]:
     """The rows of what was seen; none where a row cannot be read."""
-    if isinstance(seen, SeenTexts):
+    if isinstance(seen, SeenStep):
         return seen.rows
     return () if isinstance(seen, int) else (seen.values,)
 
@@ -140,10 +156,21 @@ def rows_of(seen: Seen | SeenTexts) -> Sequence[Values]:
 def each_of(page: Page) -> Iterator[Seen]:
     """The events of a page one by one."""
     for seen in page:
-        if isinstance(seen, SeenTexts):
+        if isinstance(seen, SeenStep):
             yield from seen.each()
         else:
             yield seen
+
+
+def up_to(page: Page, last: int) -> Page:
+    """What a page has up to a sequence."""
+    cut: list[Seen | SeenStep] = []
+    for seen in page:
+        if sequence_of(seen) <= last:
+            cut.append(seen)
+        elif isinstance(seen, SeenStep) and seen.rows[0][0] <= last:
+            cut += [one for one in seen.each() if sequence_of(one) <= last]
+    return cut
 
 
 def _may_be_observed(event_id: object, recorded_at: object, fact: object, operation_id: object) -> bool:
@@ -182,7 +209,7 @@ class Auditor:
     def __init__(self) -> None:
         self.chains = Chains()
         self._identities = Identities()
-        self._streams: dict[int, TextStream] = {}
+        self._streams: dict[int, StepStream] = {}
 
     # --- the file -----------------------------------------------------------------------------------------
 
@@ -195,7 +222,7 @@ class Auditor:
         return list(each_of(page)), end
 
     def look_over(self, reader: Reader, after: int, count: int) -> tuple[Page, int]:
-        """The same with streamed text by the stretch."""
+        """The same with observations by the stretch."""
         with translated("reading the log"):
             try:
                 return self._look(reader, after, count)
@@ -213,17 +240,18 @@ class Auditor:
             return self._looked_at(reader, rows, kept), end
 
     def _looked_at(self, reader: Reader, rows: list[Values | int], kept: Mapping[int, int]) -> Page:
-        page: list[Seen | SeenTexts] = []
-        texts: SeenTexts | None = None
-        for values in rows:
-            if texts is not None and not isinstance(values, int) and texts.goes_on(values):
-                continue
+        page: list[Seen | SeenStep] = []
+        at = 0
+        while at < len(rows):
+            values = rows[at]
             seen = values if isinstance(values, int) else self._look_at(reader, values, kept)
-            texts = seen if isinstance(seen, SeenTexts) and not kept else None
             page.append(seen)
+            at += 1
+            if isinstance(seen, SeenStep) and not kept:
+                at = seen.take(rows, at)
         return page
 
-    def _look_at(self, reader: Reader, values: Values, kept: Mapping[int, int]) -> Seen | SeenTexts:
+    def _look_at(self, reader: Reader, values: Values, kept: Mapping[int, int]) -> Seen | SeenStep:
         to_be_deleted = bool(kept) and values[0] > kept.get(values[8], values[0])
         if values[2] == OBSERVED and not to_be_deleted:
             seen = self._observation(reader, values)
@@ -249,7 +277,7 @@ class Auditor:
             return SeenDamage(values, words, invocation, body, stored)
         return SeenEvent(values, invocation, body, stored)
 
-    def _observation(self, reader: Reader, values: Values) -> SeenObservation | SeenTexts | None:
+    def _observation(self, reader: Reader, values: Values) -> SeenStep | None:
         """An observation, if the row is nothing else and nothing is wrong with it by itself."""
         _, row, _, event_id, recorded_at, _, _, fact, _, _, _, operation_id = values
         if not _may_be_observed(event_id, recorded_at, fact, operation_id):
@@ -257,21 +285,22 @@ class Auditor:
         try:
             invocation, identity = self._identities.of(reader.connection, row)
             stream = self._streams.get(row)
-            text = None if stream is None else stream.text_of(fact)
-            if stream is not None and text is not None:
-                return SeenTexts([values], invocation, identity, stream, [text])
-            observed = short_observation(fact) or decode_fact(fact)
+            event = None if stream is None else stream.event_of(fact)
+            if stream is None or event is None:
+                observed = short_observation(fact) or decode_fact(fact)
+                if not isinstance(observed, (ModelObserved, StreamedText)):
+                    return None
+                stream = self._stream(row, observed.step_id)
+                event = observed.event if isinstance(observed, ModelObserved) else stream.begin(observed)
         except (LogCorrupt, InvalidInput):
             return None
-        if isinstance(observed, StreamedText):
-            return SeenTexts([values], invocation, identity, self._stream(row, observed), [observed.text])
-        return SeenObservation(values, invocation, identity, observed) if isinstance(observed, ModelObserved) else None
+        return SeenStep([values], invocation, identity, stream, [event])
 
-    def _stream(self, row: int, delta: StreamedText) -> TextStream:
-        """The stream that a delta is of, remembered for the invocation."""
+    def _stream(self, row: int, step_id: str) -> StepStream:
+        """The stream of a step, remembered for the invocation."""
         if len(self._streams) >= CONTEXT_EVENTS:
             self._streams.clear()
-        stream = self._streams[row] = TextStream(delta)
+        stream = self._streams[row] = StepStream(step_id)
         return stream
 
     # --- the chains ---------------------------------------------------------------------------------------

@@ -125,12 +125,12 @@ class Chains:
             return False
         last, last_fact, of_root, of_session = chain.last, chain.last_fact, root.ends[0], chain.ends[0]
         for values in rows:
-            sequence, _, _, event_id, recorded_at, root_digest, session_digest, fact, _, *before, _ = values
-            if before != [last, last_fact] or sequence <= last:
+            sequence, _, _, event_id, recorded_at, root_digest, own_digest, fact, _, previous, previous_fact, _ = values
+            if previous != last or previous_fact != last_fact or sequence <= last:
                 return False
             body = join_event(event_id, recorded_at, identity, fact)
             of_root, of_session = chain_both(of_root, of_session, sequence, body)
-            if of_root != root_digest or of_session != session_digest:
+            if of_root != root_digest or of_session != own_digest:
                 return False
             last = sequence
         root.ends, chain.ends, chain.last = (of_root,), (of_session,), last

@@ -37,8 +37,8 @@ from maka_trio.log.audit import (
     SeenDamage,
     SeenEvent,
     SeenObservation,
+    SeenStep,
     SeenStub,
-    SeenTexts,
     rows_of,
     sequence_of,
 )
@@ -53,7 +53,7 @@ from maka_trio.log.stub import outcome_name
 from maka_trio.records import define
 from maka_trio.transitions import InvocationState, Residue
 
-_Row: TypeAlias = SeenObservation | SeenTexts | SeenEvent | SeenDamage | SeenStub
+_Row: TypeAlias = SeenObservation | SeenStep | SeenEvent | SeenDamage | SeenStub
 _SESSION: Final = Row._fields.index("session")
 _UNRESOLVED: Final = (ToolCallReady, ProviderToolResult)
 """What a step may observe that has to do with what its invocation leaves unresolved."""
@@ -111,9 +111,11 @@ class Filing:
         for seen in page:
             if not isinstance(seen, int):
                 self._count(seen)
-            if isinstance(seen, SeenTexts):
-                continue
-            if isinstance(seen, SeenObservation):
+            if isinstance(seen, SeenStep):
+                for event in seen.events:
+                    if isinstance(event, _UNRESOLVED):
+                        self._advance(seen.rows[0][1], ModelObserved(seen.stream.step_id, event))
+            elif isinstance(seen, SeenObservation):
                 self._observe(seen.values[1], seen.observed)
             elif isinstance(seen, int) or seen.stored is None or seen.invocation is None:
                 self._doubt(seen)

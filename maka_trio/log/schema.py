@@ -188,8 +188,14 @@ def open_immutable(path: Path) -> sqlite3.Connection:
     Raises:
         StoreError: see `migrations.stand_in`.
     """
-    address = f"file:{quote(str(path))}?mode=ro&immutable=1"
-    return _read_as_current(sqlite3.connect(address, uri=True, isolation_level=None, factory=LogConnection), path)
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro&immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=LogConnection,
+    )
+    return _read_as_current(connection, path)
 
 
 def _read_as_current(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:

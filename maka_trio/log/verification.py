@@ -16,7 +16,7 @@ from maka_trio.facts.event import BodyDeleted
 from maka_trio.facts.scope import Root, Session
 from maka_trio.laws import LawChecker, Violation
 from maka_trio.log import queries
-from maka_trio.log.audit import Auditor, Found, Page, Seen, SeenEvent, SeenObservation, SeenTexts, each_of, sequence_of
+from maka_trio.log.audit import Auditor, Found, Page, Seen, SeenEvent, SeenStep, each_of, sequence_of, up_to
 from maka_trio.log.chains import DIGESTS
 from maka_trio.log.filing import Filing
 from maka_trio.log.lease import lock_path
@@ -86,9 +86,9 @@ class Verification:
         for page in self._seen(self._audit.look_over):
             broken: list[Violation] = []
             for seen in page:
-                if not isinstance(seen, SeenTexts):
+                if not isinstance(seen, SeenStep):
                     broken += self._broken_by(seen)
-                elif not self._texts_taken(seen):
+                elif not self._step_taken(seen):
                     broken += [violation for one in seen.each() for violation in self._broken_by(one)]
             if page:
                 self.looked_at = sequence_of(page[-1])
@@ -118,26 +118,26 @@ class Verification:
             after = end
             page, end = self._ask(lambda reader, after=after: look(reader, after, PAGE_EVENTS))  # type: ignore[misc]
             if self.high_water is not None and end > self.high_water:
-                page = [seen for seen in each_of(page) if sequence_of(seen) <= self.high_water]
+                page = up_to(page, self.high_water)
             yield page
             if end == after:
                 return
             self.looked_at = end
 
-    def _texts_taken(self, seen: SeenTexts) -> bool:
-        """Take texts that are sound, in their place and lawful beyond doubt. False: nothing has happened."""
-        if self._is_lawless(seen.invocation.session_id):
+    def _step_taken(self, seen: SeenStep) -> bool:
+        """Take observations that are sound, in their place and lawful beyond doubt. False: nothing has happened."""
+        invocation, step_id = seen.invocation, seen.stream.step_id
+        if self._is_lawless(invocation.session_id):
             return False
-        session_id = seen.invocation.session_id
-        ours = self._session_id in (None, session_id)
-        if ours and not self._laws.may_stream(seen.rows[0][0], seen.invocation, seen.stream):
+        ours = self._session_id in (None, invocation.session_id)
+        if ours and not self._laws.may_observe(seen.rows[0][0], invocation, step_id):
             return False
         if not self._audit.chains.follow(seen.rows, seen.identity):
             return False
         if ours:
             self.events += len(seen.rows)
             last = seen.rows[-1]
-            self._laws.push_texts(last[0], seen.invocation, seen.stream, seen.texts, last[DIGESTS])
+            self._laws.push_observations(last[0], invocation, step_id, seen.events, last[DIGESTS])
         return True
 
     def _broken_by(self, seen: Seen) -> Iterable[Violation]:
@@ -149,21 +149,15 @@ class Verification:
 
         None for anything else: nothing has happened then.
         """
-        if not isinstance(seen, (SeenObservation, SeenEvent)):
+        if not isinstance(seen, SeenEvent):
             return None
-        values, invocation = seen.values, seen.invocation
-        session_id = invocation.session_id
+        values, session_id = seen.values, seen.invocation.session_id
         if self._is_lawless(session_id) or not self._audit.chains.follows(values, seen.body):
             return None
         if self._session_id is not None and self._session_id != session_id:
             return ()
         self.events += 1
-        digests = values[DIGESTS]
-        if isinstance(seen, SeenEvent):
-            return self._laws.push(seen.stored, digests)
-        if self._laws.push_observation(values[0], invocation, seen.observed, digests):
-            return ()
-        return self._laws.push(seen.stored(), digests)
+        return self._laws.push(seen.stored, values[DIGESTS])
 
     def _is_lawless(self, session_id: str) -> bool:
         return self._all_lawless or session_id in self._lawless

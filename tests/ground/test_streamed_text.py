@@ -24,7 +24,7 @@ from maka_trio.facts import (
 )
 from maka_trio.facts.codec import decode, decode_fact, encode_fact
 from maka_trio.facts.event import Fact
-from maka_trio.facts.streamed import StreamedText, TextStream, short_observation
+from maka_trio.facts.streamed import StepStream, StreamedText, StreamedTexts, short_observation
 from maka_trio.steps import StepBuilder
 from tests import strategies
 
@@ -63,30 +63,33 @@ def test_any_fact_is_the_same_either_way(fact: Fact) -> None:
 @given(st.data())
 def test_changed_bytes_are_the_same_either_way(data: st.DataObject) -> None:
     """A byte changed, put in or taken out: either both read the same fact, or both refuse."""
-    at = data.draw(st.integers(0, len(BODY) - 1))
-    put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"\xff", b"\\ud800"]))
-    one, other = either_way(BODY[:at] + put + BODY[at + data.draw(st.integers(0, 2)) :])
+    one, other = either_way(changed_body(data, BODY))
     assert one == other
+
+
+def stream_of(step_id: str, part_id: str, text: str = "") -> StepStream:
+    """A step of which a delta of text was read."""
+    stream = StepStream(step_id)
+    assert stream.event_of(encode_fact(ModelObserved(step_id, PartDelta(part_id, text)))) == StreamedTexts(
+        part_id, [text]
+    )
+    return stream
 
 
 @given(strategies.IDS, strategies.IDS, strategies.TEXT, strategies.TEXT)
 def test_stream_takes_every_delta_of_its_part(step_id: str, part_id: str, text: str, other: str) -> None:
     """Whatever the ids and the texts are; what the other delta said does not matter."""
-    stream = TextStream(StreamedText(step_id, part_id, other))
     body = encode_fact(ModelObserved(step_id, PartDelta(part_id, text)))
-    assert stream.text_of(body) == text
-    assert stream.delta(text) == short_observation(body)
+    assert stream_of(step_id, part_id, other).text_of(body) == text
+    assert short_observation(body) == StreamedText(step_id, part_id, text)
 
 
 @given(st.data())
 def test_stream_takes_nothing_else(data: st.DataObject) -> None:
     """A byte changed, put in or taken out: what a stream still takes is what the converter reads of it."""
-    stream = TextStream(StreamedText("step", "part", ""))
-    at = data.draw(st.integers(0, len(BODY) - 1))
-    put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"\xff", b"\\ud800"]))
-    body = BODY[:at] + put + BODY[at + data.draw(st.integers(0, 2)) :]
-    text = stream.text_of(body)
-    assert text is None or decode(body, Fact, what="fact") == stream.delta(text).fact()
+    body = changed_body(data, BODY)
+    text = stream_of("step", "part").text_of(body)
+    assert text is None or decode(body, Fact, what="fact") == ModelObserved("step", PartDelta("part", text))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,17 @@ def test_stream_takes_nothing_else(data: st.DataObject) -> None:
 )
 def test_stream_leaves_what_is_of_another(other: ModelObserved) -> None:
     """Another step, another part, or more than text."""
-    assert TextStream(StreamedText("step", "part", "")).text_of(encode_fact(other)) is None
+    assert stream_of("step", "part").text_of(encode_fact(other)) is None
+
+
+def test_stream_goes_on_with_the_part_that_spoke_last() -> None:
+    """Text of another part begins that part; nothing is taken for text before there was any."""
+    one, other = (encode_fact(ModelObserved("step", PartDelta(part, "text"))) for part in ("one", "other"))
+    stream = StepStream("step")
+    assert stream.text_of(one) is None
+    for body, part, before in ((one, "one", other), (other, "other", one)):
+        assert stream.event_of(body) == StreamedTexts(part, ["text"])
+        assert (stream.text_of(body), stream.text_of(before)) == ("text", None)
 
 
 OFTEN: dict[str, ModelObserved] = {
@@ -112,16 +125,44 @@ OFTEN: dict[str, ModelObserved] = {
 }
 
 
+def changed_body(data: st.DataObject, body: bytes) -> bytes:
+    """With a byte changed, put in or taken out somewhere."""
+    at = data.draw(st.integers(0, len(body) - 1))
+    others = [b'"', b"\\", b",", b"}", b"{", b" ", b"}}", b"\xff", b"\\ud800"]
+    put = data.draw(st.binary(max_size=2) | st.sampled_from(others))
+    return body[:at] + put + body[at + data.draw(st.integers(0, 2)) :]
+
+
 @pytest.mark.parametrize("name", OFTEN)
 @given(data=st.data())
 def test_changed_bytes_of_an_event_said_before_are_the_same_either_way(name: str, data: st.DataObject) -> None:
     """An event that was read before is known by its bytes, and by nothing less."""
     body = encode_fact(OFTEN[name])
     assert short_observation(body) == short_observation(body) == OFTEN[name]
-    at = data.draw(st.integers(0, len(body) - 1))
-    put = data.draw(st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"{", b" ", b"}}", b"\xff"]))
-    one, other = either_way(body[:at] + put + body[at + data.draw(st.integers(0, 2)) :])
+    one, other = either_way(changed_body(data, body))
     assert one == other
+
+
+@given(st.sampled_from([*OFTEN.values(), ModelObserved("step", PartDelta("part", "text"))]), st.data())
+def test_stream_takes_an_event_for_what_it_is(fact: ModelObserved, data: st.DataObject) -> None:
+    """As it is, or changed somewhere: what a stream takes of its step is what the converter reads of it."""
+    stream = stream_of("step", "part")
+    body = changed_body(data, encode_fact(fact))
+    for one in (encode_fact(fact), body):
+        event = stream.event_of(one)
+        if isinstance(event, StreamedTexts):
+            assert len(event.texts) == 1
+            event = PartDelta(event.part_id, event.texts[0])
+        assert event is not None or one is body
+        assert event is None or decode(one, Fact, what="fact") == ModelObserved("step", event)
+
+
+@given(strategies.IDS.filter(lambda step_id: step_id != "step"))
+def test_stream_takes_no_event_of_another_step(step_id: str) -> None:
+    """However its id is like the other, and whether or not the event was read before."""
+    for fact in OFTEN.values():
+        assert StepStream("step").event_of(encode_fact(fact)) == fact.event
+        assert StepStream(step_id).event_of(encode_fact(fact)) is None
 
 
 def test_event_within_an_event_is_not_taken_for_the_end_of_it() -> None:

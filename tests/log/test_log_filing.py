@@ -13,6 +13,7 @@ from maka_trio.cli.log_file import LogFile
 from maka_trio.errors import LogCorrupt
 from maka_trio.facts import CodeOpening, Invocation, MessageInput, MessageOpening
 from maka_trio.facts.message import MediaContent, TextContent, UserMessage
+from maka_trio.facts.model import ProviderToolResult, ToolCallReady
 from maka_trio.laws import Violation
 from maka_trio.log.schema import MARK_EVERY
 from maka_trio.log.store import Store
@@ -22,6 +23,7 @@ from tests.log.log_story import (
     CANCELLED,
     COMPLETED,
     UNKNOWN,
+    call,
     copied,
     observed,
     opened,
@@ -182,6 +184,22 @@ def test_an_unknown_effect_that_was_forgotten_is_named(tmp_path: Path) -> None:
     assert (found.law, found.sequence) == (9, end)
     assert "residue None" in found.words
     assert "only_unknown_effects" in found.words
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_what_a_provider_was_left_with_is_filed_as_observed(tmp_path: Path, answered: bool) -> None:
+    """An end in the middle of an answer leaves the provider's own call, unless its result came before."""
+    path = tmp_path / "log.db"
+    store = Store.open(path)
+    asked = observed(event=ToolCallReady(call("w1", "web", remote=True)))
+    result = [observed(event=ProviderToolResult("w1", "web", "found"))] if answered else []
+    tell(store, Invocation.new("session"), opened(), requested(), asked, *result, observed(), UNKNOWN)
+    store.close()
+    filed = only(path, "SELECT json_extract(residue, '$.unanswered_remote_calls') FROM invocations")
+    assert filed == (0 if answered else 1)
+    assert not [one for one in verify(path) if "residue" in one.words]
+    change(path, f"UPDATE invocations SET residue = replace(residue, 'calls\":{filed}', 'calls\":{filed + 1}')")
+    assert len([one for one in verify(path) if "residue" in one.words]) == 1
 
 
 def test_a_result_beside_a_failed_call_is_named(tmp_path: Path) -> None:

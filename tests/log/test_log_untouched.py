@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from maka_trio.cli import log_file
 from maka_trio.cli.log_file import LogFile
 from maka_trio.cli.main import main
 from maka_trio.facts import Invocation
 from maka_trio.log import unowned
 from maka_trio.log.health import Verdict, examine
 from maka_trio.log.lease import lock_path
+from maka_trio.log.schema import open_immutable
 from maka_trio.log.store import Store
 from tests.log.log_story import COMPLETED, PROGRAM, opened, tell
 
@@ -103,6 +105,22 @@ def test_a_log_that_is_taken_up_again_is_followed(killed: Path) -> None:
     assert log.head().high_water == 12
     store.close()
     assert log.head().high_water == 12
+
+
+def test_a_log_that_nobody_has_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as it stays as it is; what an owner did in between is read."""
+    opens: list[Path] = []
+    monkeypatch.setattr(log_file, "open_immutable", lambda path: opens.append(path) or open_immutable(path))
+    path = tmp_path / "log.db"
+    Store.open(path).close()
+    os.utime(path, ns=(1, 1))  # whatever the clock of the file system is, the next change shows
+    log = LogFile(path)
+    assert (log.head().high_water, len(list(log.events())), opens) == (0, 0, [path])
+    store = Store.open(path)
+    tell(store, Invocation.new("next"), opened(PROGRAM), COMPLETED)
+    assert (log.head().high_water, opens) == (2, [path])
+    store.close()
+    assert (log.head().high_water, len(list(log.events())), opens) == (2, 2, [path, path])
 
 
 @pytest.mark.usefixtures("temporary")

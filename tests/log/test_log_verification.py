@@ -11,12 +11,28 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maka_trio.errors import LogCorrupt, StoreError
-from maka_trio.facts import codec, streamed
-from maka_trio.facts.codec import join_event
+from maka_trio.facts import (
+    Finished,
+    FinishReason,
+    Invocation,
+    ModelEvent,
+    ModelObserved,
+    PartDelta,
+    PartFinished,
+    PartStarted,
+    ResponseMetadata,
+    ToolCallReady,
+    codec,
+    streamed,
+)
+from maka_trio.facts.codec import encode_fact, join_event
 from maka_trio.facts.prefix import chain_next, chain_start
 from maka_trio.facts.scope import Root, Session
+from maka_trio.facts.streamed import StepStream
 from maka_trio.log import audit
 from maka_trio.log.audit import Auditor
 from maka_trio.log.reader import Reader
@@ -199,12 +215,13 @@ def compare_ways(log: Opened, part: int) -> None:
 
 
 def test_sound_log_is_taken_by_the_short_way(log: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streamed text takes no event being made, in the whole log and in one session of it."""
+    """Observations are not taken one by one and no event is made of them, in the whole log and in each session."""
     made: list[str] = []
-    fact = streamed.StreamedText.fact
+    each, fact = audit.SeenStep.each, streamed.StreamedText.fact
+    monkeypatch.setattr(audit.SeenStep, "each", lambda self: made.append(self.stream.step_id) or each(self))
     monkeypatch.setattr(streamed.StreamedText, "fact", lambda self: made.append(self.step_id) or fact(self))
     assert sum(b"part_delta" in body for (body,) in log.connection.execute("SELECT body FROM events")) > 10
-    for session in (None, "session 1"):
+    for session in (None, "session 0", "session 1"):
         assert len(log.verify(session)) == 1
         assert made == []
 
@@ -217,6 +234,49 @@ def test_text_side_by_side_and_up_to_anywhere_is_verified(log: Opened) -> None:
         check.high_water = high_water
         assert [list(page) for page in check.pages() if page] == []
         assert check.events == high_water
+
+
+def test_step_is_seen_as_its_events_say(log: Opened) -> None:
+    """Whatever is seen by the stretch, one by one it is what the converter makes of each row."""
+    seen, _ = log.ask(lambda reader: Auditor().look(reader, 0, 1024))
+    stretches, _ = log.ask(lambda reader: Auditor().look_over(reader, 0, 1024))
+    with long_way():
+        expected, _ = log.ask(lambda reader: Auditor().look(reader, 0, 1024))
+    assert [stored_in(one) for one in seen] == [stored_in(one) for one in expected]
+    kinds = {type(event) for one in stretches if isinstance(one, audit.SeenStep) for event in one.events}
+    assert kinds >= {streamed.StreamedTexts, PartStarted, PartFinished, ToolCallReady, Finished}
+
+
+BRINGS: dict[str, ModelEvent] = {
+    "one begins": PartStarted("one"),
+    "one": PartDelta("one", "1"),
+    "one goes on": PartDelta("one", "2"),
+    "other": PartDelta("other", "3"),
+    "options": PartDelta("one", "4", {"a": {"b": 1}}),
+    "metadata": ResponseMetadata("id"),
+    "end": Finished(FinishReason.STOP),
+}
+
+
+@given(st.lists(st.sampled_from(list(BRINGS.values())), min_size=1, max_size=8))
+def test_events_of_a_step_stay_in_their_order(events: list[ModelEvent]) -> None:
+    """Texts of a part are kept together as long as nothing comes between; every row has its own event."""
+    invocation = Invocation.new("session")
+    bodies = [encode_fact(ModelObserved("step", event)) for event in events]
+    rows = [(at, 1, "model_observed", f"e{at}", 1, b"", b"", body, 1, 0, 0, None) for at, body in enumerate(bodies)]
+    told: list[tuple[int, object]] = []
+    at = 0
+    while at < len(rows):
+        stream, first = StepStream("step"), events[at]
+        begun = stream.event_of(bodies[at])
+        seen = audit.SeenStep([rows[at]], invocation, b"", stream, [first if begun is None else begun])
+        at = seen.take(rows, at + 1)
+        told += [(one.values[0], one.stored().event.fact) for one in seen.each()]
+    assert told == [(at, ModelObserved("step", event)) for at, event in enumerate(events)]
+
+
+def stored_in(seen: audit.Seen) -> object:
+    return seen.stored() if isinstance(seen, audit.SeenObservation) else seen.stored  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("column", ["root_digest", "session_digest", "event_id", "recorded_at", "previous", "body"])
