@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from maka_trio.cli.explore_progress import Progress
 from maka_trio.cli.load import load
+from maka_trio.cli.processors import processors
 from maka_trio.cli.screen import Look, Screen, stderr, stdout
 from maka_trio.cli.usage import UsageError, positive_int, positive_seconds
 from maka_trio.records import frozen
@@ -49,7 +49,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser.add_argument("--without", action="append", default=[], metavar="FAULT", help="a kind or fault to leave out")
     parser.add_argument("--then", metavar="NAME", help="what runs after a crash or fault: a function of the module")
     parser.add_argument("--budget", type=duration, metavar="60s", help="stop after so long: 60s, 5m")
-    parser.add_argument("--jobs", type=positive_int, default=_cpus(), metavar="N", help="processes (one a CPU)")
+    parser.add_argument("--jobs", type=positive_int, default=processors(), metavar="N", help="processes (one a CPU)")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page with the timeline")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit's XML")
@@ -71,10 +71,6 @@ def duration(text: str) -> float:
 # argparse puts the name of the function into its message.
 points.__name__ = "'all' or whole number above 0"
 duration.__name__ = "duration such as 90s or 5m"
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def command(arguments: argparse.Namespace) -> int:

@@ -82,6 +82,10 @@ class LogFile:
         except LogCorrupt:
             return self.read(partial(read, count=1))  # what is before the damage can be shown
 
+    def is_at_rest(self) -> bool:
+        """Whether nobody writes to it, or was killed as he did."""
+        return not _has_wal(self.path)
+
     # --- connections ------------------------------------------------------------------------------------------
 
     def read(self, question: Callable[[Reader], T]) -> T:

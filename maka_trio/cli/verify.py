@@ -10,6 +10,7 @@ from maka_trio.cli.json_lines import write_json_line
 from maka_trio.cli.log_file import LogFile
 from maka_trio.cli.progress import Progress
 from maka_trio.cli.screen import Look, Screen, stdout
+from maka_trio.cli.verify_together import processes_for, verify_together
 from maka_trio.cli.words import excerpt, quoted
 from maka_trio.errors import StoreError
 from maka_trio.laws import LAWS, Violation
@@ -48,26 +49,36 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 class _Check:
-    """One pass over a log, shown as it goes on."""
+    """A log being verified, shown as it goes on.
+
+    Attributes:
+        events: how many events were read.
+        deleted: how many of them have no bodies any more.
+    """
 
     def __init__(self, log: LogFile, session_id: str | None) -> None:
         if session_id is not None and log.head(session_id).high_water == 0:
             raise StoreError(f"the log holds nothing of session {quoted(session_id)}")
+        self._log = log
         self._pass = Verification(log.read, log.path, session_id)
-        self.broken = 0
-
-    @property
-    def events(self) -> int:
-        """How many events it has read."""
-        return self._pass.events
-
-    @property
-    def deleted(self) -> int:
-        """How many of them have no bodies any more."""
-        return self._pass.deleted
+        self._processes = 1 if session_id is not None else processes_for(log, self._pass.high_water)
+        self.broken = self.events = self.deleted = 0
 
     def violations(self) -> Iterator[Violation]:
         """What is wrong, in the order of the log."""
+        if self._processes > 1 and self._is_sound():
+            return
+        yield from self._single_pass()
+        self.events, self.deleted = self._pass.events, self._pass.deleted
+
+    def _is_sound(self) -> bool:
+        with Progress("verifying", self._pass.high_water) as progress:
+            sound = verify_together(self._log, self._processes, progress.at)
+        if sound is not None:
+            self.events, self.deleted = sound.events, sound.deleted
+        return sound is not None
+
+    def _single_pass(self) -> Iterator[Violation]:
         with Progress("verifying", self._pass.high_water) as progress:
             for page in self._pass.pages():
                 progress.at(self._pass.looked_at)

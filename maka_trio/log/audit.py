@@ -25,6 +25,7 @@ from maka_trio.log.faults import error_name, translated
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import OBSERVED, Identities, Row, event_bytes, last_sequence, stored_event
 from maka_trio.log.salvage import Values, at_one_moment, rows_after
+from maka_trio.log.share import WHOLE, Share
 from maka_trio.log.stub import is_stub
 from maka_trio.records import frozen
 
@@ -137,12 +138,22 @@ class SeenStub(NamedTuple):
 Seen: TypeAlias = SeenObservation | SeenEvent | SeenDamage | SeenStub | int
 """What was seen of an event; a bare sequence where the row cannot be read."""
 
-Page: TypeAlias = Sequence[Seen | SeenStep]
+
+class SeenElsewhere(NamedTuple):
+    """Events in a row that are not in the share: where the last of them is, and the digest of the log it states."""
+
+    sequence: int
+    root_digest: object
+
+
+Page: TypeAlias = Sequence[Seen | SeenStep | SeenElsewhere]
 """What was seen of the events of a page, in order."""
 
 
-def sequence_of(seen: Seen | SeenStep) -> int:
+def sequence_of(seen: Seen | SeenStep | SeenElsewhere) -> int:
     """Its sequence; the last where there are several."""
+    if isinstance(seen, SeenElsewhere):
+        return seen.sequence
     return seen if isinstance(seen, int) else int(rows_of(seen)[-1][0])
 
 
@@ -158,13 +169,13 @@ def each_of(page: Page) -> Iterator[Seen]:
     for seen in page:
         if isinstance(seen, SeenStep):
             yield from seen.each()
-        else:
+        elif not isinstance(seen, SeenElsewhere):
             yield seen
 
 
 def up_to(page: Page, last: int) -> Page:
     """What a page has up to a sequence."""
-    cut: list[Seen | SeenStep] = []
+    cut: list[Seen | SeenStep | SeenElsewhere] = []
     for seen in page:
         if sequence_of(seen) <= last:
             cut.append(seen)
@@ -204,10 +215,16 @@ class Found:
 
 
 class Auditor:
-    """Holds rows, from the first of a log on, against their digests, their columns, and what is stored beside them."""
+    """Holds rows, from the first of a log on, against their digests, their columns, and what is stored beside them.
 
-    def __init__(self) -> None:
+    Args:
+        share: the sessions to look at.
+    """
+
+    def __init__(self, share: Share = WHOLE) -> None:
         self.chains = Chains()
+        self._share = share
+        self._homes: dict[int, object] = {}
         self._identities = Identities()
         self._streams: dict[int, StepStream] = {}
 
@@ -240,9 +257,13 @@ class Auditor:
             return self._looked_at(reader, rows, kept), end
 
     def _looked_at(self, reader: Reader, rows: list[Values | int], kept: Mapping[int, int]) -> Page:
-        page: list[Seen | SeenStep] = []
+        page: list[Seen | SeenStep | SeenElsewhere] = []
         at = 0
         while at < len(rows):
+            if self._share is not WHOLE:
+                at = self._pass_over(rows, at, page)
+                if at == len(rows):
+                    break
             values = rows[at]
             seen = values if isinstance(values, int) else self._look_at(reader, values, kept)
             page.append(seen)
@@ -251,7 +272,33 @@ class Auditor:
                 at = seen.take(rows, at)
         return page
 
+    def _pass_over(self, rows: list[Values | int], at: int, page: list[Seen | SeenStep | SeenElsewhere]) -> int:
+        """Pass over what is elsewhere, from a place on; return the place after it."""
+        first = at
+        while at < len(rows):
+            values = rows[at]
+            if isinstance(values, int) or self._share.has(values[8]):
+                break
+            at += 1
+        if at > first:
+            last = rows[at - 1]
+            assert not isinstance(last, int)
+            page.append(SeenElsewhere(last[0], last[5]))
+        return at
+
+    def _is_at_home(self, connection: sqlite3.Connection, values: Values) -> bool:
+        """Whether an event is filed under the session of its invocation, so that all of that is in one share."""
+        row, session = values[1], values[8]
+        if row not in self._homes:
+            if len(self._homes) >= CONTEXT_EVENTS:
+                self._homes.clear()
+            found = connection.execute("SELECT session FROM invocations WHERE id = ?", (row,)).fetchone()
+            self._homes[row] = found and found[0]
+        return bool(self._homes[row] == session)
+
     def _look_at(self, reader: Reader, values: Values, kept: Mapping[int, int]) -> Seen | SeenStep:
+        if self._share is not WHOLE and not self._is_at_home(reader.connection, values):
+            return SeenDamage(values, (f"event {values[0]} is filed under another session than its invocation",))
         to_be_deleted = bool(kept) and values[0] > kept.get(values[8], values[0])
         if values[2] == OBSERVED and not to_be_deleted:
             seen = self._observation(reader, values)
@@ -324,4 +371,6 @@ class Auditor:
         Nothing where the log does not end with sequence `end` any more.
         """
         with translated("reading the log"), at_one_moment(reader.connection):
-            return self.chains.lost(reader.connection) if last_sequence(reader.connection) == end else []
+            if last_sequence(reader.connection) != end:
+                return []
+            return self.chains.lost(reader.connection, self._share)

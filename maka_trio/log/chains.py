@@ -14,6 +14,7 @@ from maka_trio.facts.prefix import chain_both, chain_next, chain_start
 from maka_trio.facts.scope import Root, Session
 from maka_trio.log.rows import OBSERVED, Row
 from maka_trio.log.salvage import Values
+from maka_trio.log.share import Share
 from maka_trio.records import define
 
 _SESSION: Final = Row._fields.index("session")
@@ -136,14 +137,19 @@ class Chains:
         root.ends, chain.ends, chain.last = (of_root,), (of_session,), last
         return True
 
+    def pass_over(self, root_digest: object) -> None:
+        """Events that others hold against the chains, of which the last states this digest of the log."""
+        self._root.ends = (root_digest,) if isinstance(root_digest, bytes) else ()
+
     # --- the end ------------------------------------------------------------------------------------------
 
-    def lost(self, connection: sqlite3.Connection) -> list[str]:
-        """What sessions say of their ends that the events do not show. After the last event."""
+    def lost(self, connection: sqlite3.Connection, share: Share) -> list[str]:
+        """What the sessions of a share say of their ends that the events do not show. After the last event."""
         heads = connection.execute("SELECT session, head, head_fact FROM heads").fetchall()
         return [
             f"session {self._names.get(session, session)!r} ends at event {head}, and the log has it up to "
             f"{self._sessions[session].last if session in self._sessions else 0}"
             for session, head, head_fact in heads
-            if (chain := self._sessions.get(session)) is None or (chain.last, chain.last_fact) != (head, head_fact)
+            if share.has(session)
+            and ((chain := self._sessions.get(session)) is None or (chain.last, chain.last_fact) != (head, head_fact))
         ]

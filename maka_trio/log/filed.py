@@ -17,6 +17,7 @@ from maka_trio.facts.bounds import excerpt
 from maka_trio.log.faults import error_name
 from maka_trio.log.salvage import is_damage
 from maka_trio.log.schema import FORMAT, TABLES
+from maka_trio.log.share import WHOLE, Share
 from maka_trio.records import frozen
 
 Words: TypeAlias = tuple[int | None, str]
@@ -78,6 +79,7 @@ SELECT sequence, by_id, by_operation FROM (
             AND i.sequence = e.sequence) AS by_operation
     FROM events AS e NOT INDEXED
     WHERE sequence > ? AND sequence <= ? AND kind <> 'model_observed' AND (?3 IS NULL OR session = ?3)
+    AND (?5 = 1 OR session % ?5 = ?4)
 ) WHERE NOT (by_id AND by_operation)
 """
 _STRAYS: Final = (
@@ -161,11 +163,12 @@ def wrong_with_places(
     session: int | None,
     places: Sequence[Place],
     invocations: Sequence[Expected],
+    share: Share = WHOLE,
 ) -> list[Words]:
-    """What is wrong with the facts after a sequence up to another, of one session or of all."""
+    """What is wrong with the facts after a sequence up to another, of one session or of all of a share."""
     words: list[Words] = []
     after, last = between
-    asked = (after, last, session)
+    asked = (after, last, session, share.number, share.of)
     rows = answer(connection, "an index of table events", _UNINDEXED, asked, words) if after < last else ()
     for sequence, by_id, _ in rows:
         index = "events_by_operation" if by_id else "events_by_id"

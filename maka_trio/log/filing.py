@@ -35,6 +35,7 @@ from maka_trio.laws import Violation
 from maka_trio.log.audit import (
     Page,
     SeenDamage,
+    SeenElsewhere,
     SeenEvent,
     SeenObservation,
     SeenStep,
@@ -49,6 +50,7 @@ from maka_trio.log.rows import Row, last_sequence
 from maka_trio.log.salvage import Values, at_one_moment
 from maka_trio.log.schema import MARK_EVERY
 from maka_trio.log.sessions import message_ids
+from maka_trio.log.share import WHOLE, Share
 from maka_trio.log.stub import outcome_name
 from maka_trio.records import define
 from maka_trio.transitions import InvocationState, Residue
@@ -89,10 +91,12 @@ class Filing:
 
     Args:
         session_id: look at this session only.
+        share: or at these.
     """
 
-    def __init__(self, session_id: str | None = None) -> None:
+    def __init__(self, session_id: str | None = None, share: Share = WHOLE) -> None:
         self._only = session_id
+        self._share = share
         self._runs: dict[int, _Run] = {}
         self._sessions: dict[int, _Session] = {}
         self._places: list[Place] = []
@@ -109,6 +113,8 @@ class Filing:
         self._begin, self._end = self._end, sequence_of(page[-1]) if page else self._end
         self._places, self._ends = [], []
         for seen in page:
+            if isinstance(seen, SeenElsewhere):
+                continue
             if not isinstance(seen, int):
                 self._count(seen)
             if isinstance(seen, SeenStep):
@@ -210,7 +216,8 @@ class Filing:
         if self._only is not None:
             only = next((row for row, session in self._sessions.items() if session.name == self._only), -1)
         begin = self._end if self._gaps else self._begin  # the indexes of what cannot be read are nothing to look at
-        words = wrong_with_places(reader.connection, (begin, self._end), only, self._places, self._ends)
+        between = (begin, self._end)
+        words = wrong_with_places(reader.connection, between, only, self._places, self._ends, self._share)
         return _violations(words)
 
     def wrong_at_end(self, reader: Reader) -> list[Violation]:
@@ -226,7 +233,7 @@ class Filing:
             words += wrong_with_places(connection, (self._end, self._end), None, (), still_open)
             if self._sure:
                 words += self._wrong_sessions(connection)
-            if self._only is None:
+            if self._only is None and self._share.number == 0:
                 words += wrong_with_file(connection)
         return _violations(words)
 

@@ -12,17 +12,30 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from maka_trio.errors import LogCorrupt
-from maka_trio.facts.event import BodyDeleted
+from maka_trio.facts.event import BodyDeleted, InvocationOpened, MessageImported, ModelRequested, StoredEvent
+from maka_trio.facts.opening import ContinuationOpening
 from maka_trio.facts.scope import Root, Session
 from maka_trio.laws import LawChecker, Violation
 from maka_trio.log import queries
-from maka_trio.log.audit import Auditor, Found, Page, Seen, SeenEvent, SeenStep, each_of, sequence_of, up_to
+from maka_trio.log.audit import (
+    Auditor,
+    Found,
+    Page,
+    Seen,
+    SeenElsewhere,
+    SeenEvent,
+    SeenStep,
+    each_of,
+    sequence_of,
+    up_to,
+)
 from maka_trio.log.chains import DIGESTS
 from maka_trio.log.filing import Filing
 from maka_trio.log.lease import lock_path
 from maka_trio.log.lineage import events_between
 from maka_trio.log.mark import read_mark
 from maka_trio.log.reader import Reader
+from maka_trio.log.share import WHOLE, Share
 
 T = TypeVar("T")
 
@@ -31,6 +44,17 @@ PAGE_EVENTS = 2048
 
 _EVIDENCE = 9
 """The law that speaks of digests and evidence."""
+
+
+def _reaches_out(stored: StoredEvent) -> bool:
+    """Whether it takes more than the session of an event to judge it."""
+    match stored.event.fact:
+        case ModelRequested(source_scope=Root()) | MessageImported():
+            return True
+        case InvocationOpened(input=ContinuationOpening(claim=claim)):
+            return claim.source.invocation.session_id != stored.event.invocation.session_id
+        case _:
+            return False
 
 
 def _place(violation: Violation) -> tuple[bool, int]:
@@ -52,6 +76,8 @@ class Verification:
         ask: reads the log.
         path: its real path.
         session_id: look at this session only.
+        share: or at the sessions of a share. Then there may be violations that a pass over all of them does not find,
+            in words of their own; but where any share has none, neither has that.
 
     Attributes:
         high_water: the last sequence to look at; None where the file does not say.
@@ -60,17 +86,18 @@ class Verification:
         deleted: how many of them have lost their bodies with their session's.
     """
 
-    def __init__(self, ask: Ask, path: Path, session_id: str | None = None) -> None:
+    def __init__(self, ask: Ask, path: Path, session_id: str | None = None, *, share: Share = WHOLE) -> None:
         self._ask = ask
         self._session_id = session_id
+        self._share = share
         self._acknowledged = read_mark(lock_path(path))  # before the end is read: it may grow meanwhile
         self.high_water = self._end()
         self.looked_at = 0
         self.events = 0
         self.deleted = 0
-        self._audit = Auditor()
+        self._audit = Auditor(share)
         self._laws = LawChecker(Root() if session_id is None else Session(session_id), read=self._again)
-        self._filing = Filing(session_id)
+        self._filing = Filing(session_id, share)
         self._misfiled: list[Violation] = []
         self._lawless: set[str] = set()
         self._all_lawless = False
@@ -86,7 +113,9 @@ class Verification:
         for page in self._seen(self._audit.look_over):
             broken: list[Violation] = []
             for seen in page:
-                if not isinstance(seen, SeenStep):
+                if isinstance(seen, SeenElsewhere):
+                    self._audit.chains.pass_over(seen.root_digest)
+                elif not isinstance(seen, SeenStep):
                     broken += self._broken_by(seen)
                 elif not self._step_taken(seen):
                     broken += [violation for one in seen.each() for violation in self._broken_by(one)]
@@ -141,6 +170,8 @@ class Verification:
         return True
 
     def _broken_by(self, seen: Seen) -> Iterable[Violation]:
+        if self._share is not WHOLE and isinstance(seen, SeenEvent) and _reaches_out(seen.stored):
+            return (Violation(_EVIDENCE, seen.stored.sequence, "what this says is not of its session alone"),)
         taken = self._taken(seen)
         return self._judged(self._audit.hold(seen)) if taken is None else taken
 

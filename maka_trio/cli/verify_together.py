@@ -1,0 +1,140 @@
+"""A long log verified by several processes at once, as far as to say that nothing at all is wrong with it.
+
+Each looks at the sessions of its share. Where one of them finds anything, or does not come to its end, a single pass
+has to say what there is: theirs would come in other words and in no order.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import Final
+
+from maka_trio.cli.log_file import LogFile
+from maka_trio.cli.processors import processors
+from maka_trio.log.share import Share
+from maka_trio.log.verification import Verification
+from maka_trio.records import frozen
+
+LONG: Final = 50_000
+"""Events from which on a log is worth more than one process."""
+
+MOST: Final = 4
+"""Processes at most: each reads all rows of the log, to look closely at its own."""
+
+Watch = Callable[[int], object]
+"""Is told up to which sequence a process has looked."""
+
+
+@frozen
+class Sound:
+    """Events with which nothing is wrong, how many of them have lost their bodies, and where the log ended."""
+
+    events: int
+    deleted: int
+    high_water: int | None
+
+
+class _Unsure(Exception):
+    """A share has something wrong with it, or was not looked at to its end."""
+
+
+def processes_for(file: LogFile, high_water: int | None) -> int:
+    """How many processes should look at a log. One where it is short, or somebody may be writing to it."""
+    if high_water is None or high_water < LONG or not file.is_at_rest() or not hasattr(os, "fork"):
+        return 1
+    return min(processors(), MOST)
+
+
+def verify_together(file: LogFile, processes: int, watch: Watch) -> Sound | None:
+    """Verify a log in so many processes, this one among them. None where a single pass has to."""
+    with suppress(_Unsure, OSError), ExitStack() as stack:  # OSError: the system has no process for it
+        others = [stack.enter_context(_Other(file.path, Share(at, processes))) for at in range(1, processes)]
+
+        def look_round(position: int) -> None:
+            watch(position)
+            for other in others:
+                other.look_after()
+
+        found = [_look(file, Share(0, processes), look_round), *(other.result() for other in others)]
+        ends = {sound.high_water for sound in found} | {file.head().high_water}
+        if len(ends) == 1:
+            return Sound(sum(one.events for one in found), sum(one.deleted for one in found), *ends)
+    return None
+
+
+def _look(file: LogFile, share: Share, watch: Watch) -> Sound:
+    """Look at a share. Raises _Unsure at the first thing that is wrong."""
+    check = Verification(file.read, file.path, share=share)
+    for broken in check.pages():
+        if broken:
+            raise _Unsure
+        watch(check.looked_at)
+    for _ in check.ends():
+        raise _Unsure
+    return Sound(check.events, check.deleted, check.high_water)
+
+
+class _Other:
+    """A process with a share. It dies with the block, and ends by itself when nobody listens to it any more."""
+
+    def __init__(self, path: Path, share: Share) -> None:
+        self._answers, self._theirs = multiprocessing.Pipe(duplex=False)
+        context = multiprocessing.get_context("fork")
+        self._process: ForkProcess = context.Process(target=_work, args=(self._answers, self._theirs, path, share))
+        self._sound: Sound | None = None
+
+    def __enter__(self) -> _Other:
+        with warnings.catch_warnings():
+            # A thread that is asleep in the parent is no danger to a child that runs nothing of it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                self._process.start()
+            except OSError:
+                self._answers.close()
+                raise
+            finally:
+                self._theirs.close()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self._answers.close()
+
+    def look_after(self) -> None:
+        """Take what it has said. Raises _Unsure."""
+        while self._sound is None and self._answers.poll():
+            self._receive()
+
+    def result(self) -> Sound:
+        """Wait for its end. Raises _Unsure."""
+        while self._sound is None:
+            self._receive()
+        return self._sound
+
+    def _receive(self) -> None:
+        try:
+            answer: Sound | int | None = self._answers.recv()
+        except EOFError:
+            raise _Unsure from None  # it died
+        if answer is None:
+            raise _Unsure
+        if isinstance(answer, Sound):
+            self._sound = answer
+
+
+def _work(parents: Connection, answers: Connection, path: Path, share: Share) -> None:
+    parents.close()  # else there would always be somebody to listen
+    with suppress(OSError, KeyboardInterrupt):  # nobody listens any more; and Ctrl-C is for the parent to speak of
+        try:
+            answers.send(_look(LogFile(path), share, answers.send))
+        except Exception:  # whatever it is, a single pass will meet it again
+            answers.send(None)
