@@ -20,7 +20,6 @@ from maka_trio.facts.identity import Invocation
 from maka_trio.facts.message import ContentPart, MediaContent
 from maka_trio.facts.opening import ContinuationOpening, MessageOpening, fingerprint_digest, request_fingerprint
 from maka_trio.facts.outcome import ArtifactRef
-from maka_trio.log.event_log import EventLog
 from maka_trio.log.invocations import InvocationRecord
 from maka_trio.records import frozen
 
@@ -73,21 +72,17 @@ class Asked:
         return self.invocation.session_id, fingerprint_digest(self.fingerprint or "")
 
 
-async def ended_before(log: EventLog, asked: Asked) -> InvocationRecord | None:
-    """The ended run of the same request, if the log has one.
+def ended_before(asked: Asked, found: InvocationRecord | None) -> InvocationRecord | None:
+    """The ended run of the same request, if that is what the log has found.
 
     An open one is none: nobody drives it, and its session says so.
 
     Raises:
         CommitRejected: the request's name stands for something else.
-        StoreError: the log cannot be read.
     """
-    record = await log.find_invocation(asked.invocation.invocation_id)
-    if record is None and asked.fingerprint is not None:
-        record = await log.find_request(asked.invocation.session_id, asked.fingerprint)
-    if record is None or not asked.repeats(Asked.before(record)):
+    if found is None or not asked.repeats(Asked.before(found)):
         return None
-    return record if record.outcome is not None else None
+    return found if found.outcome is not None else None
 
 
 def _by_content(fact: InvocationOpened, digests: Mapping[str, str]) -> InvocationOpened:

@@ -7,6 +7,7 @@ between opening and end, the end is written last and under a shield, with every 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,7 +18,7 @@ from maka_trio.engine.attempt import AcceptedStep, PreparedRequest, RetryPolicy,
 from maka_trio.engine.continuation import ContinuationCheck, claimed
 from maka_trio.engine.dispatch import dispatch_calls
 from maka_trio.engine.ending import write_end
-from maka_trio.engine.input import ContinuationWork, MessageWork, RunInput
+from maka_trio.engine.input import ContinuationWork, RunInput
 from maka_trio.engine.ledger import RunLedger
 from maka_trio.engine.media import with_media
 from maka_trio.engine.outcome import error_of
@@ -30,6 +31,7 @@ from maka_trio.facts.opening import ContinuationOpening, MessageOpening, Request
 from maka_trio.facts.outcome import Cancelled, InvocationOutcome
 from maka_trio.facts.scope import Lineage, Scope, Session
 from maka_trio.history import History
+from maka_trio.log.admission import Admission
 from maka_trio.log.event_log import EventLog
 from maka_trio.log.invocations import InvocationRecord
 from maka_trio.models.executor import ModelExecutor
@@ -105,13 +107,14 @@ class Run:
                 durable (unless the log itself failed).
             ModelError, ToolError: after the end is durable.
         """
-        before = await ended_before(self._means.log, self.asked)
+        found = await self._look()
+        before = ended_before(self.asked, found.before)
         if before is not None:
             recalled(before)
             if before.outcome is not None and (error := error_of(before.outcome)) is not None:
                 raise error
             return
-        await self._admit()
+        await self._admit(found)
         admitted(self._ledger.last_sequence)
         failure: BaseException | None = None
         try:
@@ -127,18 +130,22 @@ class Run:
 
     # --- opening ------------------------------------------------------------------------------------------
 
-    async def _admit(self) -> None:
-        log, session_id = self._means.log, self._input.invocation.session_id
-        self._means.models.check(self._sample())
-        await self._finish_earlier()
-        work = self._input.work
-        allowed = isinstance(work, MessageWork) and work.allow_prior_unknown
-        await log.require_safe(session_id, allow_prior_unknown=allowed)
+    async def _look(self) -> Admission:
+        """What the log has of this request and its session."""
+        asked, work = self.asked, self._input.work
+        ask = partial(self._means.log.admission, asked.invocation, asked.fingerprint)
         if isinstance(work, ContinuationWork):
-            self._opening, _ = await claimed(log, self._opening, self._history)
-        else:
-            for stored in (await log.read_context(session_id)).events:
-                self._history.push(stored.event)
+            return await ask(allow_prior_unknown=False, history=False)
+        return await ask(allow_prior_unknown=work.allow_prior_unknown, history=True)
+
+    async def _admit(self, found: Admission) -> None:
+        self._means.models.check(self._sample())
+        if await self._finish_earlier():
+            found = await self._look()
+        for stored in found.take_history():
+            self._history.push(stored.event)
+        if isinstance(self._input.work, ContinuationWork):
+            self._opening, _ = await claimed(self._means.log, self._opening, self._history)
         await trio.lowlevel.checkpoint_if_cancelled()
         await self._open()
 
@@ -167,9 +174,10 @@ class Run:
         """
         log = self._means.log
         self._means.models.check(self._sample())
-        repeated = repeated or await ended_before(log, self.asked) is not None
+        found = await self._look()
+        repeated = repeated or ended_before(self.asked, found.before) is not None
         if not repeated:
-            await log.require_safe(self._input.invocation.session_id)
+            found.take_history()
         opening, check = await claimed(log, self._opening, History())
         if not repeated:
             await log.check(opening)
@@ -187,16 +195,21 @@ class Run:
             del unsealed[invocation.session_id]
             raise
 
-    async def _finish_earlier(self) -> None:
-        """Write the end of the run before this one, if that run could not: the disk was full, or a commit failed."""
+    async def _finish_earlier(self) -> bool:
+        """Write the end of the run before this one, if that run could not: the disk was full, or a commit failed.
+
+        Returns:
+            Whether there was one.
+        """
         log, session_id = self._means.log, self._input.invocation.session_id
         earlier = self._means.unsealed.get(session_id)
         if earlier is None:
-            return
+            return False
         record = await log.find_invocation(earlier)
         if record is not None and record.outcome is None:
             await log.seal(session_id)
         del self._means.unsealed[session_id]
+        return True
 
     # --- steps --------------------------------------------------------------------------------------------
 

@@ -7,13 +7,15 @@ from typing import Protocol, TypeVar
 
 from maka_trio import limits
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.bounds import check_identity
+from maka_trio.facts.bounds import check_identity, check_instance
 from maka_trio.facts.continuation import RunBoundary
 from maka_trio.facts.event import Artifact
+from maka_trio.facts.identity import Invocation
 from maka_trio.facts.json_value import JSON
 from maka_trio.facts.prefix import LogPrefix
 from maka_trio.facts.scope import Lineage, Root, Scope, Session
-from maka_trio.log import invocations, lineage, prefixes, queries
+from maka_trio.log import admission, invocations, lineage, prefixes, queries
+from maka_trio.log.admission import Admission
 from maka_trio.log.invocations import InvocationRecord
 from maka_trio.log.queries import SessionContext, SessionSafety, SessionSummary
 from maka_trio.log.reader import Reader
@@ -126,6 +128,31 @@ class Questions(Protocol):
         check_identity(session_id, "session_id")
         check_identity(request_fingerprint, "request_fingerprint")
         return await self._ask(lambda reader: invocations.by_request(reader, session_id, request_fingerprint))
+
+    async def admission(
+        self, invocation: Invocation, request_fingerprint: str | None, *, allow_prior_unknown: bool, history: bool
+    ) -> Admission:
+        """All that a run has to know before it opens.
+
+        As `find_invocation`, `find_request`, `require_safe` and `read_context` would say it one after the other.
+
+        Args:
+            invocation: the identity that the run is to have.
+            request_fingerprint: its request's, if it has one.
+            allow_prior_unknown: as for `require_safe`.
+            history: read the context of its session.
+
+        Raises:
+            StoreError: it cannot be seen whether the request was run before.
+        """
+        check_instance(invocation, "invocation", Invocation)
+        if request_fingerprint is not None:
+            check_identity(request_fingerprint, "request_fingerprint")
+        return await self._ask(
+            lambda reader: admission.admission(
+                reader, invocation, request_fingerprint, allow_prior_unknown=allow_prior_unknown, history=history
+            )
+        )
 
     async def sessions(self) -> list[SessionSummary]:
         """All sessions, in the order in which they began."""

@@ -24,6 +24,7 @@ from maka_trio.log.faults import error_name, is_corrupt, is_full, is_locked, os_
 from maka_trio.log.lease import Lease
 from maka_trio.log.losses import check_end, check_presence, named
 from maka_trio.log.plan import Planner
+from maka_trio.log.room import Room
 from maka_trio.log.sessions import SessionState
 from maka_trio.recovery import End, host_stopped
 from maka_trio.transitions import InvocationState
@@ -49,6 +50,7 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, lease: Lease | None = None) -> None:
         self.connection = connection
         self._lease = lease
+        self._room = None if lease is None else Room(lease.path)
         self._failure: str | None = None
         with translated("reading the end of the log"):
             self._planner = Planner(connection)
@@ -106,6 +108,8 @@ class Store:
         try:
             self.connection.close()
         finally:
+            if self._room is not None:
+                self._room.close()
             if self._lease is not None:
                 self._lease.release()
 
@@ -191,6 +195,8 @@ class Store:
         self._planner.committed(draft)
         if self._lease is not None:
             self._lease.acknowledge(self._planner.root.high_water)
+        if self._room is not None:
+            self._room.keep()
         written.append(draft)
         return None
 

@@ -61,7 +61,7 @@ class Wire:
         """Open the connection."""
         try:
             with self.clock.listen():
-                self._stream = await trio.open_tcp_stream(host, port)
+                self._stream = await dial(host, port)
                 self._sockets.open += 1
                 return
         except OSError as error:
@@ -135,6 +135,36 @@ class Wire:
         if self._stream is None:
             raise trio.ClosedResourceError
         return self._stream
+
+
+async def dial(host: str, port: int) -> trio.SocketStream:
+    """Connect to a host.
+
+    An address is connected to at once: what makes the best of the several that a name may have takes longer than the
+    connecting itself.
+
+    Raises:
+        OSError: nobody listens there, or there is no such host.
+    """
+    family = _family(host)
+    if family is None:
+        return await trio.open_tcp_stream(host, port)
+    dialled = trio.socket.socket(family)
+    try:
+        await dialled.connect((host, port))
+    except BaseException:
+        dialled.close()
+        raise
+    return trio.SocketStream(dialled)
+
+
+def _family(host: str) -> socket.AddressFamily | None:
+    """Of what kind an address is; None for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
 
 
 def _socket(stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> trio.socket.SocketType:

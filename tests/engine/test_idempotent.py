@@ -247,16 +247,16 @@ async def test_who_joined_an_admission_that_was_given_up_is_admitted_instead(
     async with scene(tmp_path) as it:
         it.provider.say("hello")
         looking, go = trio.Event(), trio.Event()
-        find = it.log.find_invocation
+        look = it.log.admission
         calls = itertools.count()
 
-        async def slow_find(invocation_id: str) -> Any:
+        async def slow_look(*asked: Any, **how: Any) -> Any:
             if next(calls) == 0:
                 looking.set()
                 await go.wait()
-            return await find(invocation_id)
+            return await look(*asked, **how)
 
-        monkeypatch.setattr(it.log, "find_invocation", slow_find)
+        monkeypatch.setattr(it.log, "admission", slow_look)
         done: list[Invocation] = []
 
         async def second() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from maka_trio.errors import PrefixTooLarge
 from maka_trio.facts import InvocationEnded, Root, Succeeded, ToolSettled
 from maka_trio.laws import check
 from maka_trio.limits import MIB
-from maka_trio.log import EventLog
 from maka_trio.request import ProviderKind
 from tests.engine.limit_child import code_engine, work
 from tests.engine.scene import Scene, registration, scene
@@ -37,9 +35,9 @@ def giving(value: Any) -> Any:
     return registration("give", give)
 
 
-def bound_context(it: Scene, monkeypatch: pytest.MonkeyPatch, events: int) -> None:
+def bound_context(monkeypatch: pytest.MonkeyPatch, events: int) -> None:
     """Let runs read no more facts than this."""
-    monkeypatch.setattr(it.log, "read_context", partial(EventLog.read_context, it.log, max_events=events))
+    monkeypatch.setattr(limits, "CONTEXT_EVENTS", events)
 
 
 # --- at the limits ------------------------------------------------------------------------------------------
@@ -103,7 +101,7 @@ async def test_what_programs_do_for_long_leaves_the_session_usable(
     async with code_engine(tmp_path) as it:
         for _ in range(3):
             it.provider.call_tools(("exec", {"code": program}))
-        bound_context(it, monkeypatch, 80)
+        bound_context(monkeypatch, 80)
         for message in ("question", "next"):
             it.provider.say("done")
             await it.engine.run(work(it, [giving(1)], code=True, message=message))
@@ -142,10 +140,10 @@ async def test_a_session_of_too_many_facts_is_refused_in_time(tmp_path: Path, mo
         for _ in range(5):
             it.provider.say("done")
             await it.engine.run(it.input())
-        bound_context(it, monkeypatch, 19)
+        bound_context(monkeypatch, 19)
         with pytest.raises(PrefixTooLarge, match=r"session 'session' has outgrown .* more than max_events=19 facts"):
             await it.engine.run(it.input())
-        bound_context(it, monkeypatch, 20)
+        bound_context(monkeypatch, 20)
         it.provider.say("done")
         await it.engine.run(it.input())
         await lawful(it)

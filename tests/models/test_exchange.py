@@ -100,7 +100,7 @@ async def test_a_server_may_answer_before_it_has_read_everything(
         await trio.lowlevel.checkpoint()
         return Deaf()
 
-    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    monkeypatch.setattr(network, "dial", connect)
     monkeypatch.setattr(network, "_socket", lambda stream: stream.socket)
     async with executor(adapter).stream(request(server.base_url, "x" * size)) as stream:
         with pytest.raises(ProviderFailure) as caught:

@@ -170,7 +170,7 @@ async def explore(server: RawServer, scenario: Scenario, models: ModelExecutor) 
                 assert statistics.open_connections == statistics.unused_connections, steps
                 assert (statistics.window_used, statistics.window_waiting) == (0, 0), steps
                 steps += 1
-        assert steps > 6
+        assert steps > 3
         nursery.cancel_scope.cancel()
     assert models.statistics().open_connections == 0
 
