@@ -6,11 +6,12 @@ has to say what there is: theirs would come in other words and in no order.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -54,7 +55,7 @@ def processes_for(file: LogFile, high_water: int | None) -> int:
 
 def verify_together(file: LogFile, processes: int, watch: Watch) -> Sound | None:
     """Verify a log in so many processes, this one among them. None where a single pass has to."""
-    with suppress(_Unsure, OSError), ExitStack() as stack:  # OSError: the system has no process for it
+    with suppress(_Unsure, OSError), _left_alone(), ExitStack() as stack:  # OSError: there is no process to be had
         others = [stack.enter_context(_Other(file.path, Share(at, processes))) for at in range(1, processes)]
 
         def look_round(position: int) -> None:
@@ -67,6 +68,16 @@ def verify_together(file: LogFile, processes: int, watch: Watch) -> Sound | None
         if len(ends) == 1:
             return Sound(sum(one.events for one in found), sum(one.deleted for one in found), *ends)
     return None
+
+
+@contextmanager
+def _left_alone() -> Generator[None, None, None]:
+    """Let no collector look at what is there already: each process would have a copy of all that it looks at."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _look(file: LogFile, share: Share, watch: Watch) -> Sound:
