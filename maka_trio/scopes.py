@@ -38,7 +38,7 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
     ) -> bool | None:
         """Wait for the tasks. The failure of the block, if it has one, goes on as it came."""
         if error is None or not _comes_out_bare(error):
-            return await self._leave(kind, error, trace)
+            return await self._leave(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
         self._nursery.cancel_scope.cancel()
         try:
             await self._leave(None, None, None)  # noqa: ASYNC102
@@ -52,7 +52,7 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         try:
-            return await self._manager.__aexit__(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
+            return await self._manager.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
             ending = _end_of_program(group)
             if ending is None:

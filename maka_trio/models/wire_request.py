@@ -106,7 +106,8 @@ async def resolve(auth: ProviderAuth) -> Credentials:
     except BaseException as error:  # whatever it lets out, other runs must not suffer for it
         if _is_not_its_own(error):
             raise
-        raise AdapterError(f"resolving the credentials failed with {type(error).__name__}") from None
+        words = f"resolving the credentials failed with {type(error).__name__}"
+        raise AdapterError(words) from None  # noqa: ASYNC104 - no cancel, as was asked just now
     if not isinstance(credentials, (ApiKey, RequestHeaders)):
         raise AdapterError(f"auth returned {type(credentials).__name__}, not ApiKey or RequestHeaders")
     return credentials
