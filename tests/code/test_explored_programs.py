@@ -207,7 +207,7 @@ def test_cancelled_at_every_step_programs_keep_the_laws(scenario: Any) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_programs_keep_the_laws_in_many_schedules(scenario: Any) -> None:
     """Other orders of the same tasks, points thinned."""
-    explore(scenario, seeds=range(1, 13), points=40, how=["cancel", "deadline"]).raise_for_violations()
+    explore(scenario, seeds=range(1, 6), points=40, how=["cancel", "deadline"]).raise_for_violations()
 
 
 def test_a_program_and_its_run_are_a_function_of_their_seed() -> None:

@@ -206,7 +206,7 @@ def test_any_flipped_byte_is_told_by_an_error_of_ours(template: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("places", [20])
+@pytest.mark.parametrize("places", [6])
 @pytest.mark.usefixtures("quick")
 def test_any_flipped_byte_is_told_by_an_error_of_ours_ever(template: Path, tmp_path: Path, places: int) -> None:
     """The same at many more."""

@@ -53,9 +53,9 @@ def test_killed_while_committing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", range(2))
 def test_killed_often(tmp_path: Path, part: int) -> None:
-    """The same sixty times, in parts that can run beside each other and end with a log that is not too long."""
+    """The same forty times, in parts that can run beside each other and end with a log that is not too long."""
     kill_rounds(tmp_path / "log.db", part, 20)
 
 
