@@ -83,7 +83,10 @@ class _Later:
 
     def __get__(self, instance: object, owner: type) -> Any:
         self._recipe.follow(self._target)
-        return getattr(owner if instance is None else instance, self._name)
+        made = vars(self._target).get(self._name)
+        if made is None or not hasattr(type(made), "__get__"):
+            return getattr(owner if instance is None else instance, self._name)
+        return made.__get__(instance, owner)  # as whoever asks wants it bound, which need not be to an instance
 
 
 def _field_names(source: type) -> list[str]:

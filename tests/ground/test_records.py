@@ -224,6 +224,18 @@ def test_threads_may_look_at_the_same_time() -> None:
         assert all(fields is attrs.fields(cls) for fields in seen)
 
 
+def test_a_signature_may_be_the_first_look() -> None:
+    """Newer Pythons take `__init__` from the class as it lies there, and bind it to the class itself."""
+    plain, _ = twins("Fresh")
+    assert list(inspect.signature(fresh()).parameters) == list(inspect.signature(plain).parameters)
+    cls = fresh()
+    there = vars(cls)["__init__"]
+    assert not inspect.isfunction(there)
+    bound = there.__get__(cls, type)
+    assert bound.__self__ is cls
+    assert "self" not in inspect.signature(bound).parameters
+
+
 def test_a_thread_waits_while_another_makes_the_class() -> None:
     """Going over what is in the class, attrs must not see it change, and leaves a note there itself."""
     failures: list[Exception] = []
