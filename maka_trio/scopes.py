@@ -41,7 +41,7 @@ class owned_nursery(AbstractAsyncContextManager[trio.Nursery]):  # noqa: N801 - 
             return await self._leave(kind, error, trace)  # noqa: ASYNC102 - its tasks end by themselves
         self._nursery.cancel_scope.cancel()
         try:
-            await self._leave(None, None, None)  # noqa: ASYNC102
+            await self._leave(None, None, None)  # noqa: ASYNC102 - they are cancelled
         except BaseException as other:  # noqa: ASYNC103 - the block's failure takes the cancel's place
             # A cancel from outside that meets a failure does not hide it: as in a group, the failure stays.
             if not _is_cancellation(other):

@@ -17,7 +17,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "ground",
         (
             *("exports", "records", "errors", "limits", "facts", "dialect", "secret_options", "request", "steps"),
-            *("tellings", "dialogue", "history", "continuing", "transitions", "recovery"),
+            *("shares", "tellings", "dialogue", "history", "continuing", "transitions", "recovery"),
             *("lawbook", "ancestry", "conversation_laws", "stub_laws", "laws"),
         ),
     ),
@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("models", ("models",)),
     ("tools", ("tools", "code")),
     ("engine", ("engine",)),
-    ("roof", ("testing", "cli", "__main__")),
+    ("roof", ("forks", "testing", "cli", "__main__")),
 )
 """Floor by floor, lowest first: the modules and packages that live there."""
 

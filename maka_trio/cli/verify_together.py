@@ -7,21 +7,19 @@ has to say what there is: theirs would come in other words and in no order.
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Final
 
 from maka_trio.cli.log_file import LogFile
 from maka_trio.cli.processors import processors
-from maka_trio.log.share import Share
+from maka_trio.forks import Fork
 from maka_trio.log.verification import Verification
 from maka_trio.records import frozen
+from maka_trio.shares import Share
 
 LONG: Final = 50_000
 """Events from which on a log is worth more than one process."""
@@ -92,37 +90,16 @@ def _look(file: LogFile, share: Share, watch: Watch) -> Sound:
     return Sound(check.events, check.deleted, check.high_water)
 
 
-class _Other:
-    """A process with a share. It dies with the block, and ends by itself when nobody listens to it any more."""
+class _Other(Fork):
+    """A process with a share."""
 
     def __init__(self, path: Path, share: Share) -> None:
-        self._answers, self._theirs = multiprocessing.Pipe(duplex=False)
-        context = multiprocessing.get_context("fork")
-        self._process: ForkProcess = context.Process(target=_work, args=(self._answers, self._theirs, path, share))
+        super().__init__(_work, path, share)
         self._sound: Sound | None = None
-
-    def __enter__(self) -> _Other:
-        with warnings.catch_warnings():
-            # A thread that is asleep in the parent is no danger to a child that runs nothing of it.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            try:
-                self._process.start()
-            except OSError:
-                self._answers.close()
-                raise
-            finally:
-                self._theirs.close()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-        self._answers.close()
 
     def look_after(self) -> None:
         """Take what it has said. Raises _Unsure."""
-        while self._sound is None and self._answers.poll():
+        while self._sound is None and self.answers.poll():
             self._receive()
 
     def result(self) -> Sound:
@@ -133,7 +110,7 @@ class _Other:
 
     def _receive(self) -> None:
         try:
-            answer: Sound | int | None = self._answers.recv()
+            answer: Sound | int | None = self.answers.recv()
         except EOFError:
             raise _Unsure from None  # it died
         if answer is None:
@@ -142,10 +119,8 @@ class _Other:
             self._sound = answer
 
 
-def _work(parents: Connection, answers: Connection, path: Path, share: Share) -> None:
-    parents.close()  # else there would always be somebody to listen
-    with suppress(OSError, KeyboardInterrupt):  # nobody listens any more; and Ctrl-C is for the parent to speak of
-        try:
-            answers.send(_look(LogFile(path), share, answers.send))
-        except Exception:  # whatever it is, a single pass will meet it again
-            answers.send(None)
+def _work(answers: Connection, path: Path, share: Share) -> None:
+    try:
+        answers.send(_look(LogFile(path), share, answers.send))
+    except Exception:  # whatever it is, a single pass will meet it again
+        answers.send(None)

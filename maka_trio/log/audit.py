@@ -25,9 +25,9 @@ from maka_trio.log.faults import error_name, translated
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import OBSERVED, Identities, Row, event_bytes, last_sequence, stored_event
 from maka_trio.log.salvage import Values, at_one_moment, rows_after
-from maka_trio.log.share import WHOLE, Share
 from maka_trio.log.stub import is_stub
 from maka_trio.records import frozen
+from maka_trio.shares import WHOLE, Share
 
 _SURE_IDENTITY: Final = IDENTITY_BYTES // 4
 """So many characters are within the limit in any alphabet."""

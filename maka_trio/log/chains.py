@@ -14,8 +14,8 @@ from maka_trio.facts.prefix import chain_both, chain_next, chain_start
 from maka_trio.facts.scope import Root, Session
 from maka_trio.log.rows import OBSERVED, Row
 from maka_trio.log.salvage import Values
-from maka_trio.log.share import Share
 from maka_trio.records import define
+from maka_trio.shares import Share
 
 _SESSION: Final = Row._fields.index("session")
 DIGESTS: Final = slice(Row._fields.index("root_digest"), Row._fields.index("session_digest") + 1)

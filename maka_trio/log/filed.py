@@ -17,8 +17,8 @@ from maka_trio.facts.bounds import excerpt
 from maka_trio.log.faults import error_name
 from maka_trio.log.salvage import is_damage
 from maka_trio.log.schema import FORMAT, TABLES
-from maka_trio.log.share import WHOLE, Share
 from maka_trio.records import frozen
+from maka_trio.shares import WHOLE, Share
 
 Words: TypeAlias = tuple[int | None, str]
 """What is wrong, and the sequence where."""
@@ -168,7 +168,7 @@ def wrong_with_places(
     """What is wrong with the facts after a sequence up to another, of one session or of all of a share."""
     words: list[Words] = []
     after, last = between
-    asked = (after, last, session, share.number, share.of)
+    asked = (after, last, session, share.index, share.of)
     rows = answer(connection, "an index of table events", _UNINDEXED, asked, words) if after < last else ()
     for sequence, by_id, _ in rows:
         index = "events_by_operation" if by_id else "events_by_id"

@@ -50,9 +50,9 @@ from maka_trio.log.rows import Row, last_sequence
 from maka_trio.log.salvage import Values, at_one_moment
 from maka_trio.log.schema import MARK_EVERY
 from maka_trio.log.sessions import message_ids
-from maka_trio.log.share import WHOLE, Share
 from maka_trio.log.stub import outcome_name
 from maka_trio.records import define
+from maka_trio.shares import WHOLE, Share
 from maka_trio.transitions import InvocationState, Residue
 
 _Row: TypeAlias = SeenObservation | SeenStep | SeenEvent | SeenDamage | SeenStub
@@ -233,7 +233,7 @@ class Filing:
             words += wrong_with_places(connection, (self._end, self._end), None, (), still_open)
             if self._sure:
                 words += self._wrong_sessions(connection)
-            if self._only is None and self._share.number == 0:
+            if self._only is None and self._share.first:
                 words += wrong_with_file(connection)
         return _violations(words)
 

@@ -18,6 +18,7 @@ from maka_trio.log.schema import CHECKPOINT_PAGES
 
 _AHEAD: Final = 256 * limits.KIB
 _MOST: Final = CHECKPOINT_PAGES * (4096 + 24)
+"""Bytes of as many frames: each a page and its header."""
 
 
 class Room:

@@ -35,7 +35,7 @@ from maka_trio.log.lease import lock_path
 from maka_trio.log.lineage import events_between
 from maka_trio.log.mark import read_mark
 from maka_trio.log.reader import Reader
-from maka_trio.log.share import WHOLE, Share
+from maka_trio.shares import WHOLE, Share
 
 T = TypeVar("T")
 
@@ -77,7 +77,9 @@ class Verification:
         path: its real path.
         session_id: look at this session only.
         share: or at the sessions of a share. Then there may be violations that a pass over all of them does not find,
-            in words of their own; but where any share has none, neither has that.
+            in words of their own; but where no share has any, neither has that. It takes only the facts of a session
+            to judge them, but for those that `_reaches_out` finds. Each link of the log's chain is held against the
+            digest that the event before it states: each event is in one share, so all links are.
 
     Attributes:
         high_water: the last sequence to look at; None where the file does not say.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Literal
 
 from maka_trio.records import frozen
+from maka_trio.shares import Share
 from maka_trio.testing.exploration import Cut, Entry, Exploration, Runs, Watch, cut_run, entry
 from maka_trio.testing.explorer import check_points, chosen_seeds
 from maka_trio.testing.log_trial import LogTrialResult
@@ -13,7 +14,7 @@ from maka_trio.testing.plan import spread
 from maka_trio.testing.replay import Replay
 from maka_trio.testing.scheduling import require_supported_trio
 from maka_trio.testing.trial import Shot
-from maka_trio.testing.workers import Share, explore_shares
+from maka_trio.testing.workers import explore_shares
 
 COMMIT = "commit"
 """The target of a shot at a commit."""

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from maka_trio.errors import InvalidInput
 from maka_trio.facts.bounds import excerpt
+from maka_trio.shares import Share
 from maka_trio.testing.exploration import Cut, Entry, Exploration, Runs, Watch, cut_run, entry
 from maka_trio.testing.plan import Plan, Run
 from maka_trio.testing.replay import Replay
@@ -20,7 +21,7 @@ from maka_trio.testing.scheduling import Task, require_supported_trio
 from maka_trio.testing.stepper import CountsTask
 from maka_trio.testing.trial import How, Scenario
 from maka_trio.testing.trial_run import MAX_STEPS
-from maka_trio.testing.workers import Share, explore_shares
+from maka_trio.testing.workers import explore_shares
 
 _CANCEL: tuple[How, ...] = ("cancel",)
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, TypeVar
 
 from maka_trio.records import frozen
+from maka_trio.shares import Share
 from maka_trio.testing.orders import Decisions
 from maka_trio.testing.replay import Replay
 from maka_trio.testing.stepper import CountsTask
 from maka_trio.testing.trial import Point, Scenario, Shot
 from maka_trio.testing.trial_run import TrialResult, run_trial
-from maka_trio.testing.workers import Share
 
 T = TypeVar("T")
 

@@ -6,43 +6,17 @@ The processes are forked, so that a scenario may be any function. Nothing here k
 from __future__ import annotations
 
 import math
-import multiprocessing
 import multiprocessing.connection
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from time import perf_counter
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from maka_trio.errors import InvalidInput
-from maka_trio.records import frozen
+from maka_trio.forks import Fork
+from maka_trio.shares import Share
 from maka_trio.testing.exploration import Exploration, Ledger, Runs, Watch
-
-T = TypeVar("T")
-
-
-@frozen
-class Share:
-    """Which of the runs are whose: every `of`-th, from number `index`."""
-
-    index: int = 0
-    of: int = 1
-
-    @property
-    def first(self) -> bool:
-        """Whether what every share has to do anyway is entered by this one."""
-        return self.index == 0
-
-    def has(self, number: int) -> bool:
-        """Whether the item of this number is of this share."""
-        return number % self.of == self.index
-
-    def mine(self, items: Sequence[T]) -> Sequence[T]:
-        """The items of this share."""
-        return items[self.index :: self.of]
-
 
 Plan: TypeAlias = Callable[[Share, float], Runs]
 """The runs of a share, and when they are to stop, by the real `perf_counter`."""
@@ -69,29 +43,12 @@ def explore_shares(
     return total.close()
 
 
-class _Worker:
-    """A process with a share. It dies with the block."""
+class _Worker(Fork):
+    """A process with a share."""
 
     def __init__(self, plan: Plan, share: Share, ends: float) -> None:
-        self.answers, self._theirs = multiprocessing.Pipe(duplex=False)
-        context = multiprocessing.get_context("fork")
-        self._process: ForkProcess = context.Process(target=_work, args=(self._theirs, plan, share, ends))
+        super().__init__(_work, plan, share, ends)
         self.progress = (0, 0)
-
-    def __enter__(self) -> _Worker:
-        with warnings.catch_warnings():
-            # A thread that is asleep in the parent, such as an idle one of trio's, is no danger to a child
-            # that runs nothing of it.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._process.start()
-        self._theirs.close()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-        self.answers.close()
 
     def receive(self) -> Ledger | None:
         """Its next answer: a ledger, or nothing but progress."""
@@ -112,8 +69,6 @@ def _work(answers: Connection, plan: Plan, share: Share, ends: float) -> None:
         answers.send(Ledger(ends, lambda *progress: answers.send(progress)).fill(plan(share, ends)))
     except Exception as error:
         answers.send(f"{type(error).__name__}: {error}")
-    except KeyboardInterrupt:
-        pass  # it reaches every process of the terminal, and the parent says what is to be said
 
 
 def _results(workers: list[_Worker], watch: Watch | None) -> Iterator[Ledger]:

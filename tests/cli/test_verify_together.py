@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import shutil
 import signal
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import closing
 from multiprocessing.connection import Connection
@@ -22,8 +22,8 @@ from maka_trio.cli.log_file import LogFile
 from maka_trio.cli.main import main
 from maka_trio.cli.processors import processors
 from maka_trio.cli.verify_together import Sound, Watch, processes_for, verify_together
-from maka_trio.log.share import Share
 from maka_trio.log.verification import Verification
+from maka_trio.shares import Share
 from tests.cli.cli_child import Here
 from tests.engine.scene import echo, registration, scene
 from tests.forked import PATIENCE, forked, said
@@ -72,7 +72,7 @@ def verifying(path: Path, processes: int, told: Connection) -> None:
     """Say what they find, and which processes are left then."""
     file = LogFile(path)
     found = verify_together(file, processes, lambda _: None)
-    told.send((found, len(together.multiprocessing.active_children())))
+    told.send((found, len(multiprocessing.active_children())))
 
 
 def failing(path: Path, failure: Callable[[], object], told: Connection) -> None:
@@ -80,7 +80,7 @@ def failing(path: Path, failure: Callable[[], object], told: Connection) -> None
     look = together._look
 
     def fail(file: LogFile, share: Share, watch: Watch) -> Sound:
-        if share.number == 1:
+        if share.index == 1:
             failure()
         return look(file, share, watch)
 
@@ -97,19 +97,18 @@ def interrupted(path: Path, told: Connection) -> None:
     try:
         verify_together(LogFile(path), 3, interrupt)
     except KeyboardInterrupt:
-        told.send(("interrupted", len(together.multiprocessing.active_children())))
+        told.send(("interrupted", len(multiprocessing.active_children())))
 
 
 def orphaning(path: Path, told: Connection) -> None:
     """The second process never comes to an end, and says its id; the first does nothing."""
 
     def look(_: LogFile, share: Share, watch: Watch) -> Sound:
-        if share.number == 0:
+        if share.first:
             signal.pause()
         told.send(os.getpid())
         while True:
-            watch(1)
-            time.sleep(0.001)
+            watch(1)  # until the pipe is full, and then nothing
 
     together._look = look
     verify_together(LogFile(path), 2, lambda _: None)

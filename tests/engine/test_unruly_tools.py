@@ -32,32 +32,38 @@ async def ends(it: Scene, session: str) -> facts.InvocationOutcome:
     return last.outcome
 
 
+class Innocent:
+    """Another session's tool, at work while something happens that must not harm it."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = trio.Event(), trio.Event()
+        self.tool = registration("returns", self._return)
+
+    async def _return(self, value: Any, call: ToolCall) -> str:
+        self.begun.set()
+        await self.go_on.wait()
+        return "unharmed"
+
+
 async def test_an_exception_that_no_tool_may_raise_seals_its_run_and_leaves_the_others_alone(tmp_path: Path) -> None:
     """The run ends with an unknown outcome and says so to whoever waits; another session's effect is not cancelled."""
-    begun, go_on = trio.Event(), trio.Event()
+    bystander = Innocent()
 
     async def raises(value: Any, call: ToolCall) -> None:
-        await begun.wait()
+        await bystander.begun.wait()
         raise asyncio.CancelledError
-
-    async def returns(value: Any, call: ToolCall) -> str:
-        begun.set()
-        await go_on.wait()
-        return "unharmed"
 
     async with scene(tmp_path) as it:
         it.provider.call_tools(("raises", {}), when=of("guilty"))
         it.provider.call_tools(("returns", {}), when=of("innocent"))
         it.provider.say("done", when=of("innocent"))
-        innocent = await it.engine.start(
-            it.input("from innocent", session="innocent", tools=[registration("returns", returns)])
-        )
+        innocent = await it.engine.start(it.input("from innocent", session="innocent", tools=[bystander.tool]))
         guilty = await it.engine.start(
             it.input("from guilty", session="guilty", tools=[registration("raises", raises)])
         )
         with pytest.raises(CleanupUnconfirmed, match="CancelledError"):
             await guilty.wait()
-        go_on.set()
+        bystander.go_on.set()
         await innocent.wait()
         outcome = await ends(it, "guilty")
         assert isinstance(outcome, Failed)
@@ -83,24 +89,19 @@ async def test_a_tool_that_ends_the_program_ends_it_with_its_status(tmp_path: Pa
 
 async def test_a_login_that_lets_out_what_it_may_not_fails_its_run_alone(tmp_path: Path) -> None:
     """Another session goes on, and the run ends with one plain error."""
-    begun, go_on = trio.Event(), trio.Event()
+    bystander = Innocent()
 
     async def login() -> ApiKey:
-        await begun.wait()
+        await bystander.begun.wait()
         raise asyncio.CancelledError
-
-    async def returns(value: Any, call: ToolCall) -> str:
-        begun.set()
-        await go_on.wait()
-        return "unharmed"
 
     async with scene(tmp_path) as it:
         it.provider.call_tools(("returns", {}))
         it.provider.say("done")
-        innocent = await it.engine.start(it.input(session="innocent", tools=[registration("returns", returns)]))
+        innocent = await it.engine.start(it.input(session="innocent", tools=[bystander.tool]))
         with pytest.raises(AdapterError, match="CancelledError"):
             await it.engine.run(it.input(session="guilty", provider=it.provider.config(auth=login)))
-        go_on.set()
+        bystander.go_on.set()
         await innocent.wait()
         assert isinstance(await ends(it, "innocent"), Completed)
         assert await lawful(it.log) == []

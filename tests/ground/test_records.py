@@ -256,7 +256,7 @@ def test_a_thread_waits_while_another_makes_the_class() -> None:
     def make() -> None:
         try:
             made.append(cls(1))
-        except Exception as error:
+        except Exception as error:  # of a thread: the test looks at it
             failures.append(error)
 
     made: list[Any] = []

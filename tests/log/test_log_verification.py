@@ -38,8 +38,8 @@ from maka_trio.log.audit import Auditor
 from maka_trio.log.reader import Reader
 from maka_trio.log.rows import Identities
 from maka_trio.log.salvage import Row
-from maka_trio.log.share import Share
 from maka_trio.log.verification import Verification
+from maka_trio.shares import Share
 from tests.engine.scene import echo, registration, scene
 
 T = TypeVar("T")
@@ -288,7 +288,7 @@ def test_events_of_a_step_stay_in_their_order(events: list[ModelEvent]) -> None:
 
 
 def stored_in(seen: audit.Seen) -> object:
-    return seen.stored() if isinstance(seen, audit.SeenObservation) else seen.stored  # type: ignore[union-attr]
+    return seen.stored() if isinstance(seen, audit.SeenObservation) else seen.stored  # type: ignore[union-attr]  # it is sound
 
 
 @pytest.mark.parametrize("column", ["root_digest", "session_digest", "event_id", "recorded_at", "previous", "body"])

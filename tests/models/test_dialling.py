@@ -43,7 +43,7 @@ class SilentSockets(trio.abc.SocketFactory):
     def __init__(self) -> None:
         self.made: list[Silent] = []
 
-    def socket(self, family: int = socket.AF_INET, type: int = socket.SOCK_STREAM, proto: int = 0) -> Any:  # noqa: A002
+    def socket(self, family: int = socket.AF_INET, type: int = socket.SOCK_STREAM, proto: int = 0) -> Any:  # noqa: A002 - as trio calls it
         self.made.append(Silent(family))
         return self.made[-1]
 
