@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -31,8 +32,9 @@ async def echo(value: int) -> int:
     return value
 
 
+@cache
 def config(url: str, *, anthropic: bool = False) -> ProviderConfig:
-    """The provider of the benchmark."""
+    """The provider of the benchmark: one for all its runs, as a program would have it."""
     kind = ProviderKind.ANTHROPIC if anthropic else ProviderKind.OPENAI_CHAT_COMPLETIONS
     return ProviderConfig(kind, "bench", url, ApiKey("bench"))
 

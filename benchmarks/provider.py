@@ -69,6 +69,7 @@ class Peer:
         self._connection = connection
         self._received = bytearray()
         self._outgoing = memoryview(b"")
+        self._watched = selectors.EVENT_READ
         self._idle = False
         self._open = True
 
@@ -142,7 +143,8 @@ class Peer:
             self._watch(selectors.EVENT_READ, self.readable)
 
     def _watch(self, events: int, act: Callable[[], None]) -> None:
-        if self._open:
+        if self._open and events != self._watched:
+            self._watched = events
             self._server.selector.modify(self._connection, events, act)
 
     def _close(self) -> None:

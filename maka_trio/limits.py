@@ -48,6 +48,9 @@ READ_AHEAD_STREAMS: Final = 16
 """With more connections open, a stream reads when its consumer waits and not before. Others use the time, and each
 read brings more: many small reads are what many streams at once cost most."""
 
+REST_TEXT: Final = 256
+"""Characters of text in one lot from which on an answer comes too fast to be let rest; see `REST_SECONDS`."""
+
 WIRE_EXCERPT_BYTES: Final = 200
 """How much of a foreign body is quoted in an error, escaped."""
 
@@ -67,6 +70,14 @@ RUN_OUTPUT_TOKENS: Final = 10**10
 
 IDLE_TIMEOUT: Final = 120.0
 """Provider silence before a request is given up: connecting, sending, waiting for headers or the next bytes."""
+
+REST_SECONDS: Final = 0.1
+"""The longest that a run lets a slow answer rest before it reads on, while nobody follows its session and more than
+`READ_AHEAD_STREAMS` streams are open. What has come meanwhile is read, written and synced at once."""
+
+REST_SECONDS_A_STREAM: Final = 0.0004
+"""How long for each open stream: about what a read and its commit take, so that hundreds of slow answers leave the
+processor idle for part of the time."""
 
 CLEANUP_SECONDS: Final = 6.0
 """What a cancelled stream may take to close its connection before it reports unconfirmed cleanup."""

@@ -15,6 +15,7 @@ import trio
 from maka_trio import limits
 from maka_trio.engine.ledger import RunLedger
 from maka_trio.engine.outcome import message_of
+from maka_trio.engine.rest import rest_after
 from maka_trio.errors import (
     AdapterError,
     CommitError,
@@ -107,9 +108,20 @@ class PreparedRequest:
 
 
 async def take_step(
-    ledger: RunLedger, models: ModelExecutor, prepared: PreparedRequest, retry: RetryPolicy
+    ledger: RunLedger,
+    models: ModelExecutor,
+    prepared: PreparedRequest,
+    retry: RetryPolicy,
+    is_followed: Callable[[], bool],
 ) -> AcceptedStep:
     """Ask the model until a step is accepted or a failure is final.
+
+    Args:
+        ledger: where everything is recorded.
+        models: who is asked.
+        prepared: what.
+        retry: how often.
+        is_followed: whether somebody waits for the events; a stream that nobody follows may rest.
 
     Raises:
         ModelIncomplete: the step was accepted, but stopped at its output limit; its calls are rejected.
@@ -118,7 +130,7 @@ async def take_step(
     failures = 0
     while True:
         try:
-            return await _attempt(ledger, models, prepared)
+            return await _attempt(_Attempt(ledger, new_id(), is_followed), models, prepared)
         except ModelError as failure:
             failures += 1
             delay = retry.delay(failure, failures)
@@ -127,8 +139,7 @@ async def take_step(
         await trio.sleep(delay)
 
 
-async def _attempt(ledger: RunLedger, models: ModelExecutor, prepared: PreparedRequest) -> AcceptedStep:
-    attempt = _Attempt(ledger, new_id())
+async def _attempt(attempt: _Attempt, models: ModelExecutor, prepared: PreparedRequest) -> AcceptedStep:
     await attempt.record_request(prepared)
     try:
         await attempt.collect(models, prepared.request)
@@ -153,6 +164,7 @@ class _Attempt:
 
     ledger: RunLedger
     step_id: str
+    is_followed: Callable[[], bool]
     unrecorded: Sequence[ModelEvent] = ()
     step: ModelStep | None = None
 
@@ -188,6 +200,8 @@ class _Attempt:
                     await self._observe(valid)
                 if fault is not None:
                     raise fault
+                if self.step is None and not self.is_followed() and (rest := rest_after(lot, models.open_streams)):
+                    await trio.sleep(rest)
 
     async def record_completion(self, step: ModelStep) -> None:
         await self._observe(self.unrecorded[:-_EVENTS_A_COMMIT])

@@ -263,7 +263,9 @@ class Run:
             self.steering.settle(taken[durable:], durable=False)
 
     async def _take_step(self, tools: ToolCatalog) -> AcceptedStep:
-        return await take_step(self._ledger, self._means.models, await self._prepare(tools), self._means.retry)
+        means, prepared = self._means, await self._prepare(tools)
+        is_followed = partial(means.log.is_followed, self._input.invocation.session_id)
+        return await take_step(self._ledger, means.models, prepared, means.retry, is_followed)
 
     async def _prepare(self, tools: ToolCatalog) -> PreparedRequest:
         """Capture the request once; every attempt of the step sends the same."""

@@ -331,6 +331,10 @@ class EventLog(Questions, EventSink):
             check_identity(session_id, "session_id")
         return Follower(self._hub, self._read_after, after, session_id)
 
+    def is_followed(self, session_id: str) -> bool:
+        """Whether somebody follows a session, or the whole log, through this object."""
+        return self._hub.has_follower(session_id)
+
     async def _read_after(self, session_id: str | None, after: int) -> tuple[list[StoredEvent], bool]:
         return await self._ask(
             lambda reader: queries.events_after(reader, session_id, after, limits.FOLLOW_EVENTS, limits.FOLLOW_BYTES)

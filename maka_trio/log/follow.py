@@ -161,6 +161,10 @@ class Hub:
             if not group:
                 del self._followers[follower.session_id]
 
+    def has_follower(self, session_id: str) -> bool:
+        """Whether somebody follows a session, or everything."""
+        return any(self._followers.get(followed) for followed in (session_id, None))
+
     def publish(self, commit: Commit) -> None:
         """Hand the new events of a commit to those who follow their sessions, or everything."""
         if not self._followers:

@@ -206,11 +206,16 @@ class ModelExecutor:
         unsent = post if known is not None else encoded
         return ModelCall(request, binding.adapter, unsent, binding.transport, secrets), binding.window
 
+    @property
+    def open_streams(self) -> int:
+        """Streams of this executor whose block has not been left."""
+        return len(self._streams)
+
     def statistics(self) -> ExecutorStatistics:
         """What is open and in use now."""
         bindings, transports = {**self._shared, **self._given}.values(), self._transports()
         return ExecutorStatistics(
-            open_streams=len(self._streams),
+            open_streams=self.open_streams,
             open_connections=sum(transport.open_connections for transport in transports),
             unused_connections=sum(transport.unused_connections for transport in transports),
             window_used=sum(binding.window.used for binding in bindings),
