@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 from maka_trio.errors import MakaError
 from maka_trio.log.prepared import PreparedWrite
-from maka_trio.records import frozen
 
 Ticket: TypeAlias = Sequence[PreparedWrite]
 """An append: written whole or not at all."""
@@ -27,8 +26,7 @@ class Position(NamedTuple):
     digest: bytes
 
 
-@frozen
-class Commit:
+class Commit(NamedTuple):
     """What one `Store.write` did.
 
     A result for each ticket, what is new in the log (retries are not), and where the log and the sessions that it

@@ -89,6 +89,9 @@ class Draft:
 
 def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Row], *, verb: str = "INSERT") -> None:
     """Insert rows, many to a statement. There are few lengths, so that the statements stay prepared."""
+    if len(rows) == 1:  # as in most transactions
+        connection.execute(_statement(verb, table, len(rows[0]), 1), rows[0])
+        return
     done = 0
     while done < len(rows):
         left = len(rows) - done

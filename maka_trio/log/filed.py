@@ -67,15 +67,17 @@ class Place:
 
 _INVOCATION: Final = "SELECT session, opened, ended, outcome, residue, fingerprint FROM invocations WHERE id = ?"
 _COLUMNS: Final = ("session", "opened", "ended", "outcome", "residue", "fingerprint")
-_OPERATIONS: Final = "IN ('tool_dispatched', 'tool_rejected', 'tool_settled')"
+_OPERATIONS: Final = "operation_id IS NOT NULL AND kind IN ('tool_dispatched', 'tool_rejected', 'tool_settled')"
+"""Of which rows `events_by_operation` has entries, in words that imply its condition in a file of any format."""
+
 _UNINDEXED: Final = f"""
 SELECT sequence, by_id, by_operation FROM (
     SELECT sequence,
         EXISTS (SELECT 1 FROM events AS i INDEXED BY events_by_id
             WHERE i.event_id = e.event_id AND i.kind <> 'model_observed' AND i.sequence = e.sequence) AS by_id,
-        kind NOT {_OPERATIONS} OR operation_id IS NULL OR EXISTS (
+        NOT ({_OPERATIONS}) OR EXISTS (
             SELECT 1 FROM events AS i INDEXED BY events_by_operation WHERE i.operation_id = e.operation_id
-            AND (i.kind = 'tool_settled') = (e.kind = 'tool_settled') AND i.kind {_OPERATIONS}
+            AND (i.kind = 'tool_settled') = (e.kind = 'tool_settled') AND {_OPERATIONS}
             AND i.sequence = e.sequence) AS by_operation
     FROM events AS e NOT INDEXED
     WHERE sequence > ? AND sequence <= ? AND kind <> 'model_observed' AND (?3 IS NULL OR session = ?3)
@@ -142,7 +144,7 @@ _STRAYS: Final = (
 
 _COUNTS: Final = (
     ("events_by_id", "events", "WHERE kind <> 'model_observed'"),
-    ("events_by_operation", "events", f"WHERE kind {_OPERATIONS}"),
+    ("events_by_operation", "events", f"WHERE {_OPERATIONS}"),
     ("artifacts_by_event", "artifacts", "WHERE sequence IS NOT NULL"),
     ("sqlite_autoindex_artifacts_1", "artifacts", "WHERE session IS NOT NULL"),
 )

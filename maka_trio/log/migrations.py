@@ -36,6 +36,9 @@ DELETIONS: Final = """CREATE TABLE deletions(
     finished INTEGER
 )"""
 
+OPERATIONS: Final = """CREATE UNIQUE INDEX events_by_operation ON events(operation_id, kind = 'tool_settled')
+    WHERE operation_id IS NOT NULL AND kind IN ('tool_dispatched', 'tool_rejected', 'tool_settled')"""
+
 MIGRATIONS: Final[Mapping[int, Migration]] = {
     1: Migration(
         changes=("ALTER TABLE invocations ADD COLUMN continues INTEGER", CONTINUES, DELETIONS),
@@ -44,8 +47,13 @@ MIGRATIONS: Final[Mapping[int, Migration]] = {
             DELETIONS.replace("TABLE", "TEMP TABLE", 1),
         ),
     ),
+    2: Migration(changes=("DROP INDEX events_by_operation", OPERATIONS)),
 }
-"""For each older format, what is between it and the next one."""
+"""For each older format, what is between it and the next one.
+
+The index made from 2 on has the entries that it had, under a condition that is quicker to ask of a new row. Making it
+reads every event, once: a file in which some cannot be read stays as it is, for who only reads.
+"""
 
 
 def migrate(connection: sqlite3.Connection, target: int, migrations: Mapping[int, Migration]) -> None:

@@ -3,7 +3,8 @@
 `events` is append-only in the order of its key, and nothing that grows with the log is touched by an append: events
 of a session are chained by `previous` (every event) and `previous_fact` (all but observations) instead of an index,
 and `marks` names every 256th event of a session so that the chain can also be walked forwards. Observations, by far
-the most rows, stand in no index at all.
+the most rows, stand in no index at all. `events_by_operation` asks first whether there is an operation: for its IN
+SQLite fills a table anew with each row that gets that far.
 
 `body` is the canonical fact alone; an event's canonical bytes are put together from it, the row and the identity in
 `invocations`. Digests cover those whole bytes. `body` is the last column, so that a large one is read only when asked
@@ -32,7 +33,7 @@ from maka_trio.log.migrations import MIGRATIONS, migrate, stand_in
 APPLICATION_ID: Final = 0x4D414B41
 """`MAKA`, in the header of every log."""
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version this code writes, in `user_version`."""
 
 MARK_EVERY: Final = 256
@@ -96,7 +97,7 @@ CREATE TABLE events(
 );
 CREATE UNIQUE INDEX events_by_id ON events(event_id) WHERE kind <> 'model_observed';
 CREATE UNIQUE INDEX events_by_operation ON events(operation_id, kind = 'tool_settled')
-    WHERE kind IN ('tool_dispatched', 'tool_rejected', 'tool_settled');
+    WHERE operation_id IS NOT NULL AND kind IN ('tool_dispatched', 'tool_rejected', 'tool_settled');
 CREATE TABLE payloads(
     sequence INTEGER PRIMARY KEY,
     digest TEXT NOT NULL,
