@@ -8,9 +8,9 @@ import trio
 
 from benchmarks.clients import request, run_input, setup
 from benchmarks.question import Aim, Contender, Question
-from benchmarks.sample import Stopwatch, folder
-from maka_trio import ModelExecutor
-from maka_trio.facts import ModelCompleted, PartDelta
+from benchmarks.sample import Stopwatch, folder, warm_up_url
+from maka_trio import ModelExecutor, ModelRequest
+from maka_trio.facts import ModelCompleted, PartDelta, Session
 
 DELTAS = 20_000
 SIZE = 12
@@ -60,40 +60,54 @@ QUESTIONS = (
 
 
 async def stream(url: str, *, anthropic: bool = False) -> None:
-    """`models.stream`, lot by lot."""
-    text = 0
+    """`models.stream`, lot by lot, after a short one."""
     async with ModelExecutor() as models:
+        await take_lots(models, request(warm_up_url(url), anthropic=anthropic))
         watch = Stopwatch()
-        async with models.stream(request(url, anthropic=anthropic)) as events:
-            while True:
-                try:
-                    lot = await events.receive_lot()
-                except trio.EndOfChannel:
-                    break
-                text += sum(len(event.text) for event in lot if type(event) is PartDelta)
+        text = await take_lots(models, request(url, anthropic=anthropic))
     finish(text, watch)
+
+
+async def take_lots(models: ModelExecutor, asked: ModelRequest) -> int:
+    """Read one stream; return the characters of its text."""
+    text = 0
+    async with models.stream(asked) as events:
+        while True:
+            try:
+                lot = await events.receive_lot()
+            except trio.EndOfChannel:
+                return text
+            text += sum(len(event.text) for event in lot if type(event) is PartDelta)
 
 
 async def each(url: str) -> None:
-    """`models.stream`, event by event."""
-    text = 0
+    """`models.stream`, event by event, after a short one."""
     async with ModelExecutor() as models:
+        await take_events(models, request(warm_up_url(url)))
         watch = Stopwatch()
-        async with models.stream(request(url)) as events:
-            async for event in events:
-                if type(event) is PartDelta:
-                    text += len(event.text)
+        text = await take_events(models, request(url))
     finish(text, watch)
 
 
+async def take_events(models: ModelExecutor, asked: ModelRequest) -> int:
+    """Read one stream; return the characters of its text."""
+    text = 0
+    async with models.stream(asked) as events:
+        async for event in events:
+            if type(event) is PartDelta:
+                text += len(event.text)
+    return text
+
+
 async def durable(url: str) -> None:
-    """`engine.run`: every observation is durable, and the step too."""
+    """`engine.run`, after a short one: every observation is durable, and the step too."""
     with folder() as place:
         async with setup(place) as it:
+            await it.engine.run(run_input(warm_up_url(url), "warm"))
             watch = Stopwatch()
             await it.engine.run(run_input(url))
             watch.report(DELTAS)
-            prefix = await it.log.prefix(DELTAS + 10, 1 << 30)
+            prefix = await it.log.prefix(DELTAS + 10, 1 << 30, Session("session"))
             (step,) = [
                 stored.event.fact.output for stored in prefix.events if type(stored.event.fact) is ModelCompleted
             ]

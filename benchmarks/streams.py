@@ -8,7 +8,7 @@ import trio
 
 from benchmarks.clients import Setup, run_input, setup
 from benchmarks.question import Aim, Contender, Question
-from benchmarks.sample import Stopwatch, folder
+from benchmarks.sample import Stopwatch, folder, warm_up_url
 
 STREAMS = 256
 DELTAS = 200
@@ -48,9 +48,10 @@ QUESTIONS = (
 
 
 async def main(streams: int, deltas: int, url: str) -> None:
-    """Make all runs at once."""
+    """Make all runs at once, after a short one."""
     with folder() as place:
         async with setup(place) as it:
+            await run(it, warm_up_url(url), "warm")
             watch = Stopwatch()
             async with trio.open_nursery() as nursery:
                 for number in range(streams):

@@ -5,7 +5,7 @@ import sys
 
 from openai import AsyncOpenAI
 
-from benchmarks.sample import Stopwatch
+from benchmarks.sample import Stopwatch, warm_up_url
 
 MESSAGES = [{"role": "user", "content": "go on"}]
 
@@ -23,6 +23,7 @@ async def read(client: AsyncOpenAI) -> int:
 async def main(streams: int, deltas: int, url: str) -> None:
     """Read `streams` streams of `deltas` deltas."""
     async with AsyncOpenAI(api_key="bench", base_url=url, timeout=600) as client:
+        await read(client.with_options(base_url=warm_up_url(url)))
         watch = Stopwatch()
         texts = await asyncio.gather(*(read(client) for _ in range(streams)))
         watch.report_all(streams * deltas)

@@ -7,7 +7,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from benchmarks.sample import Stopwatch
+from benchmarks.sample import Stopwatch, warm_up_url
 
 
 async def read(agent: Agent) -> int:
@@ -21,7 +21,11 @@ async def read(agent: Agent) -> int:
 
 async def main(streams: int, deltas: int, url: str) -> None:
     """Read `streams` streams of `deltas` deltas."""
-    agent = Agent(OpenAIChatModel("bench", provider=OpenAIProvider(base_url=url, api_key="bench")))
+    warm, agent = (
+        Agent(OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="bench")))
+        for address in (warm_up_url(url), url)
+    )
+    await read(warm)
     watch = Stopwatch()
     texts = await asyncio.gather(*(read(agent) for _ in range(streams)))
     watch.report_all(streams * deltas)
