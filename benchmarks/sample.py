@@ -45,7 +45,7 @@ class Stopwatch:
 def warm_up_url(url: str) -> str:
     """The address of a loop of two steps, or of a stream of one delta, to be made before the clock runs.
 
-    First runs compile and connect, and whoever is measured here does neither twice.
+    First runs compile and connect. Floors have nothing to compile, and begin cold where that is to their advantage.
     """
     url = re.sub(r"/loop/\d+/", "/loop/2/", url)
     return re.sub(r"/(stream|paced)/\d+/(\d+)/\w+/", r"/stream/1/\2/event/", url)

@@ -8,7 +8,7 @@ import sys
 import httpx
 import trio
 
-from benchmarks.sample import Stopwatch, warm_up_url
+from benchmarks.sample import Stopwatch
 
 
 async def read(client: httpx.AsyncClient, url: str) -> int:
@@ -33,7 +33,6 @@ async def main(streams: int, deltas: int, url: str) -> None:
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     async with httpx.AsyncClient(timeout=60, limits=limits) as client:
-        await read(client, warm_up_url(url))
         watch = Stopwatch()
         async with trio.open_nursery() as nursery:
             for _ in range(streams):
