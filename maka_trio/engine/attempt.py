@@ -200,7 +200,7 @@ class _Attempt:
                     await self._observe(valid)
                 if fault is not None:
                     raise fault
-                if self.step is None and not self.is_followed() and (rest := rest_after(lot, models.open_streams)):
+                if self.step is None and (rest := rest_after(lot, models.open_streams)) and not self.is_followed():
                     await trio.sleep(rest)
 
     async def record_completion(self, step: ModelStep) -> None:
