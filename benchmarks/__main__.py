@@ -7,6 +7,7 @@ import json
 
 from benchmarks import (
     cancel,
+    codec,
     commits,
     decode,
     explorer,
@@ -34,6 +35,7 @@ ROOMS = (
     sessions,
     idle,
     cancel,
+    codec,
     requests,
     recovery,
     old_log,

@@ -18,7 +18,7 @@ REQUIREMENTS: Final = MappingProxyType(
         "anthropic": ("anthropic",),
         "pydantic-ai": ("pydantic-ai-slim[openai]",),
         "openai-agents": ("openai-agents",),
-        "langgraph": ("langgraph", "langgraph-checkpoint-sqlite", "langchain-openai"),
+        "langgraph": ("langgraph", "langgraph-checkpoint-sqlite", "langchain", "langchain-openai"),
         "dbos": ("dbos", "openai", "pydantic-ai-slim[openai,dbos]"),
     }
 )
@@ -30,13 +30,21 @@ def interpreter_of(contender: Contender) -> Path | str:
     if contender.peer is None:
         return sys.executable
     place = workplace() / "peers" / contender.peer
-    if not (place / "complete").exists():
+    if _installed(place) != REQUIREMENTS[contender.peer]:
         _install(contender.peer, place)
     return place / "bin" / "python"
+
+
+def _installed(place: Path) -> tuple[str, ...] | None:
+    """What an environment was made for; None if it is not whole."""
+    try:
+        return tuple((place / "complete").read_text().split())
+    except FileNotFoundError:
+        return None
 
 
 def _install(peer: str, place: Path) -> None:
     venv.create(place, with_pip=True, clear=True)
     pip: list[str | Path] = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *REQUIREMENTS[peer]], check=True)
-    (place / "complete").touch()
+    (place / "complete").write_text("\n".join(REQUIREMENTS[peer]))

@@ -14,7 +14,9 @@ OURS = "maka_trio, durable"
 FLOOR = "trio + httpx by hand, not durable"
 DURABLE_FLOOR = "trio + httpx by hand, durable"
 OPENAI = "openai-python by hand, not durable"
+OPENAI_STREAMED = "openai-python by hand, streamed, not durable"
 LANGGRAPH = "LangGraph, not durable"
+LANGCHAIN = "LangChain agent, not durable"
 LANGGRAPH_DURABLE = "LangGraph + AsyncSqliteSaver"
 PYDANTIC_AI = "pydantic-ai, not durable"
 PYDANTIC_AI_DBOS = "pydantic-ai + DBOS"
@@ -30,8 +32,10 @@ def contenders(runs: int, steps: int) -> dict[str, Contender]:
         Contender(FLOOR, "benchmarks.floors.loop", (*numbers, "quick")),
         Contender(DURABLE_FLOOR, "benchmarks.floors.loop", (*numbers, "durable")),
         Contender(OURS, "benchmarks.loop", numbers),
-        Contender(OPENAI, f"{peers}openai_loop", numbers, peer="openai"),
+        Contender(OPENAI, f"{peers}openai_loop", (*numbers, "whole"), peer="openai"),
+        Contender(OPENAI_STREAMED, f"{peers}openai_loop", (*numbers, "streamed"), peer="openai"),
         Contender(LANGGRAPH, f"{peers}langgraph_loop", (*numbers, "quick"), peer="langgraph"),
+        Contender(LANGCHAIN, f"{peers}langchain_loop", numbers, peer="langgraph"),
         Contender(LANGGRAPH_DURABLE, f"{peers}langgraph_loop", (*numbers, "durable"), peer="langgraph"),
         Contender(PYDANTIC_AI, f"{peers}pydantic_ai_loop", numbers, peer="pydantic-ai"),
         Contender(PYDANTIC_AI_DBOS, f"{peers}pydantic_ai_dbos_loop", numbers, peer="dbos"),
@@ -41,10 +45,16 @@ def contenders(runs: int, steps: int) -> dict[str, Contender]:
     return {contender.label: contender for contender in everybody}
 
 
-def question(name: str, asks: str, runs: int, steps: int, labels: tuple[str, ...], *aims: Aim) -> Question:
-    """The loop with some contenders."""
+SHORT = Contender("maka_trio, durable, 50 steps", "benchmarks.loop", ("1", "50"), path="/loop/50")
+SINGLE = Contender("maka_trio, durable, one run", "benchmarks.loop", ("1", "50"))
+
+
+def question(
+    name: str, asks: str, runs: int, steps: int, labels: tuple[str, ...], *aims: Aim, beside: tuple[Contender, ...] = ()
+) -> Question:
+    """The loop with some contenders, and others beside them."""
     everybody = contenders(runs, steps)
-    return Question(name, asks, tuple(everybody[label] for label in labels), aims, path=f"/loop/{steps}")
+    return Question(name, asks, (*(everybody[label] for label in labels), *beside), aims, path=f"/loop/{steps}")
 
 
 QUESTIONS = (
@@ -57,7 +67,9 @@ QUESTIONS = (
         Aim(OURS, FLOOR, 0.3, 0.45),
         Aim(OURS, DURABLE_FLOOR, None, None),
         Aim(OURS, LANGGRAPH, 5, 8),
-        Aim(OURS, OPENAI, 5, 8),
+        Aim(OURS, LANGCHAIN, 5, 8),
+        Aim(OURS, OPENAI_STREAMED, None, None),
+        Aim(OURS, OPENAI, None, None),
         Aim(OURS, PYDANTIC_AI_DBOS, 8, 12),
         Aim(OURS, LANGGRAPH_DURABLE, 7, 10),
         Aim(OURS, DBOS, 5, 8),
@@ -71,7 +83,9 @@ QUESTIONS = (
         (FLOOR, DURABLE_FLOOR, OURS, LANGGRAPH_DURABLE, PYDANTIC_AI_DBOS),
         Aim(OURS, LANGGRAPH_DURABLE, 12, 24),
         Aim(OURS, PYDANTIC_AI_DBOS, 12, 24),
+        Aim(OURS, SINGLE.label, 1.5, 2.2),
         Aim(OURS, FLOOR, None, None),
+        beside=(SINGLE,),
     ),
     question(
         "loop-200",
@@ -81,7 +95,9 @@ QUESTIONS = (
         (FLOOR, DURABLE_FLOOR, OURS, LANGGRAPH_DURABLE, PYDANTIC_AI_DBOS),
         Aim(OURS, LANGGRAPH_DURABLE, 18, 28),
         Aim(OURS, PYDANTIC_AI_DBOS, 18, 28),
+        Aim(OURS, SHORT.label, 0.8, 0.9),
         Aim(OURS, None, 4, None, "kb_step", at_most=True),
+        beside=(SHORT,),
     ),
 )
 

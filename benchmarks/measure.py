@@ -71,6 +71,6 @@ def ask(
         with provider() as origin:
             for contender in contenders:
                 progress(contender.label)
-                url = f"{origin}{question.path}/v1"
+                url = f"{origin}{question.path if contender.path is None else contender.path}/v1"
                 samples[contender.label].append(run_once(contender, url, interpreter_of(contender)))
     return Answer(question, samples)

@@ -11,13 +11,15 @@ import attrs
 class Contender:
     """One side of a question: `python -m MODULE ARGUMENTS... URL`, in an environment of its own if it is a peer.
 
-    Contenders of a module that starts in `benchmarks.peers` import the peer and nothing of ours.
+    Contenders of a module that starts in `benchmarks.peers` import the peer and nothing of ours. `path` is another
+    path of the provider than the question's.
     """
 
     label: str
     module: str
     arguments: tuple[str, ...] = ()
     peer: str | None = None
+    path: str | None = None
 
 
 @attrs.frozen

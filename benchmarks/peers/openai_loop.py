@@ -18,13 +18,21 @@ TOOL = {
 }
 
 
-async def run(client: AsyncOpenAI) -> int:
+async def asked(client: AsyncOpenAI, messages: list, streamed: bool):
+    """The answer to a conversation."""
+    if not streamed:
+        completion = await client.chat.completions.create(model="bench", messages=messages, tools=[TOOL])
+        return completion.choices[0].message
+    async with client.chat.completions.stream(model="bench", messages=messages, tools=[TOOL]) as stream:
+        return (await stream.get_final_completion()).choices[0].message
+
+
+async def run(client: AsyncOpenAI, streamed: bool) -> int:
     """One run; returns its steps that called a tool."""
     messages: list = [{"role": "user", "content": "go on"}]
     step = 0
     while True:
-        completion = await client.chat.completions.create(model="bench", messages=messages, tools=[TOOL])
-        message = completion.choices[0].message
+        message = await asked(client, messages, streamed)
         messages.append(message.model_dump(exclude_none=True))
         if not message.tool_calls:
             return step
@@ -34,16 +42,16 @@ async def run(client: AsyncOpenAI) -> int:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": json.dumps(value)})
 
 
-async def main(runs: int, steps: int, url: str) -> None:
+async def main(runs: int, steps: int, streamed: bool, url: str) -> None:
     """Make all runs at once, after a short one."""
     async with AsyncOpenAI(api_key="bench", base_url=warm_up_url(url)) as client:
-        await run(client)
+        await run(client, streamed)
     async with AsyncOpenAI(api_key="bench", base_url=url) as client:
         watch = Stopwatch()
-        made = await asyncio.gather(*(run(client) for _ in range(runs)))
+        made = await asyncio.gather(*(run(client, streamed) for _ in range(runs)))
         watch.report(runs * steps)
     assert made == [steps] * runs, made
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "streamed", sys.argv[4]))

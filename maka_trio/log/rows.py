@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from maka_trio import limits
 from maka_trio.errors import InvalidInput, LogCorrupt
-from maka_trio.facts.codec import decode_fact, encode_invocation, join_event
+from maka_trio.facts.codec import encode_invocation, join_event
+from maka_trio.facts.decoder import read_fact
 from maka_trio.facts.event import BodyDeleted, Fact, RuntimeEvent, StoredEvent
 from maka_trio.facts.identity import Invocation
 from maka_trio.log.stub import MARK, read_stub
@@ -163,7 +164,7 @@ def stored_event(row: EventRow | Row, identity: Invocation, fact: Fact | None = 
 def _fact(row: EventRow | Row) -> Fact:
     if row.body[:1] == MARK:
         return read_stub(row.kind, row.root_digest, row.session_digest, row.body)
-    fact = decode_fact(row.body)
+    fact = read_fact(row.body, row.kind)
     if type(fact) is BodyDeleted:
         raise InvalidInput("it says that it was deleted, and no deletion writes so")
     return fact

@@ -195,8 +195,6 @@ class Store:
         self._planner.committed(draft)
         if self._lease is not None:
             self._lease.acknowledge(self._planner.root.high_water)
-        if self._room is not None:
-            self._room.keep()
         written.append(draft)
         return None
 
@@ -287,6 +285,11 @@ class Store:
         """
         with contextlib.suppress(sqlite3.Error):
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def make_room(self) -> None:
+        """Make room for the transactions to come, if the last one used it up. Waits for nobody; see `room`."""
+        if self._room is not None:
+            self._room.keep()
 
     def skip_to(self, sequence: int) -> None:
         """Let the next event have this sequence, which is higher than the last. For events that bring their own."""

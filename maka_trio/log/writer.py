@@ -3,8 +3,10 @@
 The thread takes all that is queued into one transaction, so that many producers share one sync of the disk, and a
 lone one waits for nothing but its own. Neither thread wakes the other more than once for each transaction: what the
 tasks of one pass of trio's loop submit is handed over when the pass is done, and so does not have to win the
-interpreter from those tasks; and what the thread has to say is looked at before the next pass begins. A submitted
-append is never taken back: its waiter cannot be cancelled, and if nobody waits any more it is written all the same.
+interpreter from those tasks; and what the thread has to say is looked at before the next pass begins. A producer who
+was alone the last time is taken to be so again: its append is handed over at once, and the thread wakes while the
+pass ends. A submitted append is never taken back: its waiter cannot be cancelled, and if nobody waits any more it is
+written all the same.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class InlineCommitter:
         """See `Committer.append`."""
         commit = self._store.write([ticket])
         self._publish(commit)
+        self._store.make_room()
         await trio.lowlevel.cancel_shielded_checkpoint()
         return _sequences(commit.results[0])
 
@@ -153,6 +156,7 @@ class WriterThread:
         self._answers: deque[Callable[[], object]] = deque()
         self._submitted: list[_Lot] = []
         self._waiting = 0
+        self._is_lone = False
         self._left_over: _Lot | None = None
         self._unchecked = False
         self._death: str | None = None
@@ -181,6 +185,8 @@ class WriterThread:
         lot.tickets.append(ticket)
         lot.events += len(ticket)
         lot.size += ticket[0].size if len(ticket) == 1 else sum(write.size for write in ticket)
+        if self._is_lone and self._waiting == 1:
+            self._hand_over()
         sequences: list[int] = await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
         return sequences
 
@@ -225,6 +231,7 @@ class WriterThread:
         if commit is not None:
             self._publish(commit)
         self._waiting -= len(answers)
+        self._is_lone = len(answers) == 1
         for task, answer in zip(lot.tasks, answers, strict=True):
             trio.lowlevel.reschedule(task, answer)
 
@@ -261,6 +268,7 @@ class WriterThread:
             while lot is not None:
                 self._perform(lot)
                 lot = None  # it has its answer
+                self._store.make_room()  # while whoever waited wakes
                 lot = self._take()
         except BaseException as error:  # noqa: ASYNC103 - a thread: its error goes to everybody who waits
             self._tell(partial(self._bury, repr(error), lot))

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from maka_trio import facts
 from maka_trio.errors import InvalidInput
-from maka_trio.facts.codec import decode, encode_fact
-from maka_trio.facts.decoder import _Shapes, usual_fact
+from maka_trio.facts import decoder
+from maka_trio.facts.codec import decode, decode_fact, encode_fact
+from maka_trio.facts.decoder import _Shapes, read_fact, usual_fact
 from maka_trio.facts.event import Fact
 from tests import strategies
 
@@ -189,3 +190,40 @@ def test_a_shape_that_another_thread_can_find_is_whole() -> None:
         shapes.of(kind, tagged=True)
     assert watched.seen == [True] * len(watched)
     assert len(watched) > 2
+
+
+# --- which of the two -------------------------------------------------------------------------------------
+
+
+def test_the_first_few_of_a_kind_are_the_converters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shape is made only for a kind of which there are many; what is read is the same."""
+    careful: list[bytes] = []
+
+    def decode_carefully(body: bytes) -> Fact:
+        careful.append(body)
+        return decode_fact(body)
+
+    monkeypatch.setattr(decoder, "_FEW", 3)
+    monkeypatch.setattr(decoder, "_met", dict.fromkeys(decoder._met, 0))
+    monkeypatch.setattr(decoder, "decode_fact", decode_carefully)
+    fact, other = USUAL["settled"], USUAL["dispatched"]
+    body = encode_fact(fact)
+    assert [read_fact(body, fact.kind) for _ in range(10)] == [fact] * 10
+    assert careful == [body] * 3
+    assert read_fact(encode_fact(other), other.kind) == other
+    assert len(careful) == 4
+
+
+@pytest.mark.parametrize("met", [0, 10_000])
+@by_name
+def test_a_fact_is_read_whatever_was_read_before(name: str, met: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Early or late, the same value; also where the row says another kind, and where there is no fact."""
+    monkeypatch.setattr(decoder, "_met", dict.fromkeys(decoder._met, met))
+    fact = USUAL[name]
+    body = encode_fact(fact)
+    assert read_fact(body, fact.kind) == fact
+    assert read_fact(body, "tool_notified") == read_fact(body, "invocation_ended") == fact
+    with pytest.raises(InvalidInput):
+        read_fact(body[:-1], fact.kind)
+    with pytest.raises(InvalidInput):
+        read_fact(body[:-1] + b',"more":1}', fact.kind)

@@ -34,9 +34,11 @@ def test_commits_after_the_first_do_not_make_the_file_longer(tmp_path: Path, wal
     store = Store.open(tmp_path / "log.db")
     invocation = Invocation.new("session")
     tell(store, invocation, opened(), requested())
+    store.make_room()
     size = size_of(wal)
     for _ in range(20):
         tell(store, invocation, observed())
+        store.make_room()
     assert size_of(wal) == size
     store.close()
     assert not wal.exists()
@@ -47,6 +49,7 @@ def test_room_is_no_part_of_what_is_written(tmp_path: Path, wal: Path) -> None:
     store = Store.open(tmp_path / "log.db")
     invocation = Invocation.new("session")
     tell(store, invocation, opened(), requested(), observed())
+    store.make_room()
     assert wal.read_bytes().endswith(bytes(64 * 1024))
     left = tmp_path / "left.db"
     for suffix in ("", "-wal"):

@@ -30,6 +30,7 @@ class GatedStore:
         self.opened = threading.Event()
         self.begun: list[int] = []
         self.breaks_at = -1
+        self.room_breaks = False
 
     def write(self, tickets: list[Ticket]) -> Commit:
         self.begun.append(len(tickets))
@@ -40,6 +41,11 @@ class GatedStore:
 
     def checkpoint(self) -> None:
         self.store.checkpoint()
+
+    def make_room(self) -> None:
+        if self.room_breaks:
+            raise MemoryError("no room")
+        self.store.make_room()
 
 
 @pytest.fixture
@@ -86,6 +92,43 @@ async def test_what_is_submitted_in_one_pass_is_one_transaction(gated: GatedStor
                 nursery.start_soon(answer, answers, number, lambda number=number: writer.append(ticket(number)))
     await writer.aclose()
     assert gated.begun == [10] * 20
+
+
+async def test_who_was_alone_is_handed_over_at_once(gated: GatedStore) -> None:
+    """An append that nobody waits beside does not wait for the pass, if the one before had a transaction to itself."""
+    gated.opened.set()
+    writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]
+    answers: dict[int, Any] = {}
+
+    async def append(*numbers: int) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in numbers:
+                nursery.start_soon(answer, answers, number, lambda number=number: writer.append(ticket(number)))
+
+    await append(0)
+    trio.lowlevel.remove_instrument(writer._pass)  # as if the pass went on
+    with trio.fail_after(60):
+        await append(1)
+        await append(2)
+    trio.lowlevel.add_instrument(writer._pass)
+    gated.opened.clear()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append, 3)
+        with trio.fail_after(60):
+            while len(gated.begun) < 4:
+                await trio.lowlevel.checkpoint()
+        nursery.start_soon(append, 4, 5)
+        await trio.testing.wait_all_tasks_blocked()
+        gated.opened.set()
+    assert gated.begun == [1, 1, 1, 1, 2]
+    trio.lowlevel.remove_instrument(writer._pass)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append, 6)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(writer._submitted) == 1
+        trio.lowlevel.add_instrument(writer._pass)
+    assert sorted(sequence for (sequence,) in answers.values()) == [1, 2, 3, 4, 5, 6, 7]
+    await writer.aclose()
 
 
 async def test_closing_hands_over_what_the_pass_has_not(gated: GatedStore) -> None:
@@ -172,6 +215,18 @@ async def test_dead_writer_answers_everybody(gated: GatedStore) -> None:
         with pytest.raises(CommitRejected, match="no more"):
             await work()
     await writer.aclose()
+
+
+async def test_writer_that_breaks_after_a_commit(gated: GatedStore) -> None:
+    """What is durable is answered so, whatever the thread does afterwards; later appends are refused."""
+    gated.opened.set()
+    gated.room_breaks = True
+    writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]
+    assert await writer.append(ticket(0)) == [1]
+    with pytest.raises(CommitRejected, match="no room"):
+        await writer.append(ticket(1))
+    await writer.aclose()
+    assert gated.store.root.high_water == 1
 
 
 async def test_too_many_waiting(gated: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
