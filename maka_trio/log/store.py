@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from maka_trio import limits
 from maka_trio.errors import Busy, CommitRejected, CommitUnknown, InvalidInput, LogCorrupt, MakaError
@@ -30,6 +30,8 @@ from maka_trio.recovery import End, host_stopped
 from maka_trio.transitions import InvocationState
 
 T = TypeVar("T")
+
+OnDurable: TypeAlias = Callable[[], object]
 
 
 class _Lost(Exception):
@@ -136,13 +138,17 @@ class Store:
         if isinstance(result, MakaError):
             raise result
 
-    def write(self, tickets: Sequence[Ticket]) -> Commit:
+    def write(self, tickets: Sequence[Ticket], on_durable: OnDurable | None = None) -> Commit:
         """Write tickets in order, in as few transactions as possible.
 
         What goes wrong with a ticket is its result, never an exception.
+
+        Args:
+            tickets: the appends.
+            on_durable: called when the disk has a transaction, before what follows from that is noted. Must not raise.
         """
         written: list[Draft] = []
-        results = self._write(tickets, written)
+        results = self._write(tickets, written, on_durable)
         return self._done(results, written)
 
     def _done(self, results: list[Result], written: Sequence[Draft]) -> Commit:
@@ -153,18 +159,20 @@ class Store:
         }
         return Commit(results, added, self.root, sessions)
 
-    def _write(self, tickets: Sequence[Ticket], written: list[Draft]) -> list[Result]:
+    def _write(
+        self, tickets: Sequence[Ticket], written: list[Draft], on_durable: OnDurable | None = None
+    ) -> list[Result]:
         """All together; if the file objects to an id, again with every id looked up; else each by itself."""
         for careful in (False, True):
             draft = self._planner.draft()
             results = [self._plan(draft, ticket, careful=careful) for ticket in tickets]
-            error = self._commit(draft, written)
+            error = self._commit(draft, written, on_durable)
             if error is None:
                 return results
             if not isinstance(error, sqlite3.IntegrityError):
                 break
         if len(tickets) > 1 and self._failure is None:
-            return [result for ticket in tickets for result in self._write([ticket], written)]
+            return [result for ticket in tickets for result in self._write([ticket], written, on_durable)]
         return [self._unwritten(result, error) for result in results]
 
     def _plan(self, draft: Draft, ticket: Ticket, *, careful: bool) -> Result:
@@ -181,7 +189,7 @@ class Store:
         except sqlite3.Error as error:
             return store_error(error, "checking an append")
 
-    def _commit(self, draft: Draft, written: list[Draft]) -> Exception | None:
+    def _commit(self, draft: Draft, written: list[Draft], on_durable: OnDurable | None) -> Exception | None:
         """Make a draft durable, or take all of it back and say why."""
         try:
             if draft.events:
@@ -192,6 +200,8 @@ class Store:
         except BaseException:
             draft.discard()
             raise
+        if on_durable is not None and draft.events:
+            on_durable()
         self._planner.committed(draft)
         if self._lease is not None:
             self._lease.acknowledge(self._planner.root.high_water)

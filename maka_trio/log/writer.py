@@ -1,12 +1,14 @@
 """Who calls the store: one thread with a queue, or nobody (inline). Knows trio and threads, and no table.
 
 The thread takes all that is queued into one transaction, so that many producers share one sync of the disk, and a
-lone one waits for nothing but its own. Neither thread wakes the other more than once for each transaction: what the
-tasks of one pass of trio's loop submit is handed over when the pass is done, and so does not have to win the
-interpreter from those tasks; and what the thread has to say is looked at before the next pass begins. A producer who
-was alone the last time is taken to be so again: its append is handed over at once, and the thread wakes while the
-pass ends. A submitted append is never taken back: its waiter cannot be cancelled, and if nobody waits any more it is
-written all the same.
+lone one waits for nothing but its own. A submitted append is never taken back: its waiter cannot be cancelled, and if
+nobody waits any more it is written all the same.
+
+To wake the other thread takes longer than most of what either does, so it is done seldom and early. What the tasks of
+one pass of trio's loop submit is handed over when the pass is done, and so does not have to win the interpreter from
+those tasks; but a producer who was alone the last time is taken to be so again, and its append is handed over at once.
+Trio is woken when the disk has answered, while the thread still notes what follows from that; it looks before each
+pass of its loop, and is woken once more if it looked too early.
 """
 
 from __future__ import annotations
@@ -157,6 +159,8 @@ class WriterThread:
         self._submitted: list[_Lot] = []
         self._waiting = 0
         self._is_lone = False
+        self._is_rung = False
+        self._has_looked = False
         self._left_over: _Lot | None = None
         self._unchecked = False
         self._death: str | None = None
@@ -222,6 +226,7 @@ class WriterThread:
         self._bell.close()
 
     def _take_in(self) -> None:
+        self._has_looked = True  # before it looks, as `_tell` adds before it asks
         # Dropped when done: trio goes on without an instrument that failed, and the bell then fails once more, aloud.
         while self._answers:
             self._answers[0]()
@@ -306,9 +311,16 @@ class WriterThread:
             self._tell(partial(self._settle, lot, [answer], result if isinstance(result, Commit) else None))
             return
         self._unchecked = True
-        commit = self._store.write(lot.tickets)
+        commit = self._store.write(lot.tickets, self._ring_ahead)
         self._tell(partial(self._settle, lot, [_answer(result) for result in commit.results], commit))
+
+    def _ring_ahead(self) -> None:
+        """Wake trio for an answer that will be there by the time that it is awake."""
+        self._is_rung, self._has_looked = True, False
+        self._bell.ring()
 
     def _tell(self, answer: Callable[[], object]) -> None:
         self._answers.append(answer)
-        self._bell.ring()
+        if not self._is_rung or self._has_looked:  # it may have looked when there was nothing yet
+            self._bell.ring()
+        self._is_rung = False

@@ -69,9 +69,9 @@ class SlowDisk:
         self._write = log._store.write
         log._store.write = self._slowly  # type: ignore[method-assign]
 
-    def _slowly(self, tickets: Any) -> Any:
+    def _slowly(self, *asked: Any) -> Any:
         assert self.answers.wait(60)
-        return self._write(tickets)
+        return self._write(*asked)
 
 
 def writer_threads() -> list[threading.Thread]:

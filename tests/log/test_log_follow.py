@@ -238,7 +238,7 @@ async def test_follower_that_is_behind_ends_for_good(tmp_path: Path) -> None:
         follower = log.follow()
         go_on = threading.Event()
         write = log._store.write
-        log._store.write = lambda tickets: (go_on.wait(60), write(tickets))[1]  # type: ignore[method-assign]
+        log._store.write = lambda *asked: (go_on.wait(60), write(*asked))[1]  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tell, log, invocation, observed())
             await trio.testing.wait_all_tasks_blocked()

@@ -32,12 +32,17 @@ class GatedStore:
         self.breaks_at = -1
         self.room_breaks = False
 
-    def write(self, tickets: list[Ticket]) -> Commit:
+    def write(self, tickets: list[Ticket], on_durable: Callable[[], object]) -> Commit:
         self.begun.append(len(tickets))
         assert self.opened.wait(60)
         if len(self.begun) == self.breaks_at:
             raise MemoryError("no more")
-        return self.store.write(tickets)
+        commit = self.store.write(tickets, on_durable)
+        self.noted()
+        return commit
+
+    def noted(self) -> None:
+        """For tests to stand between what is durable and its answer."""
 
     def checkpoint(self) -> None:
         self.store.checkpoint()
@@ -193,6 +198,57 @@ async def test_error_of_other_work(gated: GatedStore) -> None:
         await writer.call(broken)
     assert await writer.append(ticket(0)) == [1]
     await writer.aclose()
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+async def test_answer_that_trio_looked_for_too_early_comes(gated: GatedStore, looks: int) -> None:
+    """Woken when the disk has answered, trio may look before the thread has told: it is woken once more."""
+    gated.opened.set()
+    writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]
+    looked: list[int] = []
+    take_in, enough = writer._bell._heard, threading.Event()
+
+    def take_in_and_tell() -> None:
+        take_in()
+        looked.append(len(gated.begun))
+        if looked.count(len(gated.begun)) < looks:
+            writer._bell.ring()
+        else:
+            enough.set()
+
+    writer._bell._heard = take_in_and_tell
+    gated.noted = lambda: enough.wait(60)  # type: ignore[method-assign, assignment, return-value]
+
+    async def rescue() -> None:  # an append cannot be cancelled
+        await trio.sleep(60)
+        writer._bell.ring()
+        pytest.fail("nobody woke trio")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rescue)
+        for number in range(5):
+            enough.clear()
+            assert await writer.append(ticket(number)) == [number + 1]
+        nursery.cancel_scope.cancel()
+    assert {1, 2, 3, 4, 5} <= set(looked)
+    await writer.aclose()
+
+
+async def test_writer_that_breaks_between_the_disk_and_the_answer(gated: GatedStore) -> None:
+    """Trio is on its way already; what it hears is that nobody can say."""
+    gated.opened.set()
+    writer = WriterThread(gated, lambda commit: None)  # type: ignore[arg-type]
+
+    def broken() -> None:
+        raise MemoryError("no more")
+
+    gated.noted = broken  # type: ignore[method-assign]
+    with trio.fail_after(60), pytest.raises(CommitUnknown, match="no more"):
+        await writer.append(ticket(0))
+    with pytest.raises(CommitRejected, match="no more"):
+        await writer.append(ticket(1))
+    await writer.aclose()
+    assert gated.store.root.high_water == 1
 
 
 async def test_dead_writer_answers_everybody(gated: GatedStore) -> None:

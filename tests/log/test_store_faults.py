@@ -6,13 +6,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maka_trio.errors import CommitRejected, CommitUnknown, LogCorrupt, LogFull, MakaError
-from maka_trio.facts import Invocation, Root
+from maka_trio.facts import Invocation, Root, RuntimeEvent
 from maka_trio.log.prefixes import prefix
 from maka_trio.log.prepared import prepare
 from maka_trio.log.store import Store
@@ -22,6 +23,7 @@ from tests.log.log_story import (
     count,
     dispatched,
     event,
+    interrupted,
     observed,
     opened,
     put,
@@ -246,6 +248,32 @@ print("held", flush=True)
 sys.stdin.readline()
 connection.execute("ROLLBACK")
 """
+
+
+def test_who_is_told_when_something_is_durable_is_told_of_nothing_else(
+    store: Store, invocation: Invocation, tmp_path: Path
+) -> None:
+    """Called once for each transaction, when a reader sees it; never for what was refused, known or not written."""
+    seen: list[int] = []
+
+    def look() -> None:
+        with closing(sqlite3.connect(tmp_path / "log.db")) as reading:
+            seen.append(count(reading, "events"))
+
+    def write(*writes: RuntimeEvent) -> None:
+        store.write([[prepare(write)] for write in writes], look)
+
+    one, two = event(invocation, requested("t")), event(invocation, interrupted("t"))
+    write(one)
+    assert seen == [5]
+    write(one)
+    write(event(Invocation.new("nobody"), requested()))
+    trouble(store, "COMMIT", "SQLITE_FULL")
+    write(two)
+    assert seen == [5]
+    trouble(store, "BEGIN IMMEDIATE", "SQLITE_IOERR_READ")
+    write(two, event(Invocation.new("a"), opened()), event(Invocation.new("b"), opened()))
+    assert seen == [5, 6, 7, 8]
 
 
 # --- foreign locks ----------------------------------------------------------------------------------------
