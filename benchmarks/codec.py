@@ -72,15 +72,16 @@ QUESTIONS = (
 
 def there_and_back(values: Sequence[Any], dump: Callable[[Any], bytes], load: Callable[[bytes, Any], Any]) -> None:
     """Print how fast it is, after as many rounds as it takes until everything is compiled."""
-    for value in values:
-        assert load(dump(value), value) == value
-    for _ in range(ROUNDS):
-        for value in values:
-            load(dump(value), value)
+
+    def go() -> None:
+        for _ in range(ROUNDS):
+            for value in values:
+                load(dump(value), value)
+
+    assert [load(dump(value), value) for value in values] == list(values)
+    go()
     watch = Stopwatch()
-    for _ in range(ROUNDS):
-        for value in values:
-            load(dump(value), value)
+    go()
     watch.report(ROUNDS * len(values))
 
 

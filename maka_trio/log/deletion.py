@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 from maka_trio import limits
 from maka_trio.errors import InvalidInput, LogCorrupt, SessionDeleted
 from maka_trio.facts.bounds import excerpt
-from maka_trio.facts.codec import decode_fact
+from maka_trio.facts.decoder import read_fact
 from maka_trio.facts.event import Fact
 from maka_trio.log.rows import Identities
 from maka_trio.log.stub import Place, is_stub, make_stub
@@ -105,7 +105,7 @@ def _delete(connection: sqlite3.Connection, identities: Identities, session: int
     size = len(body)
     if not is_stub(body):
         place = Place._make((*found[:9], identities.of(connection, invocation)[1]))
-        stub = make_stub(place, _readable(body), size)
+        stub = make_stub(place, _readable(body, place.kind), size)
         connection.execute("UPDATE events SET body = ? WHERE sequence = ?", (stub, sequence))
     if found[3] in _WITH_EVIDENCE:
         size += int(connection.execute(_BESIDE, (sequence,)).fetchone()[0])
@@ -114,10 +114,10 @@ def _delete(connection: sqlite3.Connection, identities: Identities, session: int
     return found[1], size
 
 
-def _readable(body: bytes) -> Fact | None:
+def _readable(body: bytes, kind: str) -> Fact | None:
     """The fact in a body. One that is damaged goes like the others."""
     try:
-        return decode_fact(body)
+        return read_fact(body, kind)
     except (InvalidInput, TypeError, ValueError):
         return None
 

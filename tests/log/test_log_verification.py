@@ -27,6 +27,7 @@ from maka_trio.facts import (
     ResponseMetadata,
     ToolCallReady,
     codec,
+    decoder,
     streamed,
 )
 from maka_trio.facts.codec import encode_fact, join_event
@@ -116,6 +117,7 @@ def long_way() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Verification, "_taken", lambda *_: None)
         patch.setattr(audit, "usual_fact", lambda *_: None)
+        patch.setattr(decoder, "usual_fact", lambda *_: None)
         patch.setattr(Auditor, "_observation", lambda *_: None)
         patch.setattr(codec, "short_observation", lambda _: None)
         yield
